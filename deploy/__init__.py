@@ -1,1 +1,1 @@
-"""Composition root: command line, settings, the embedded run, benchmarks. Imported by nobody."""
+"""Composition root: command line, settings, the embedded run, benchmarks. No other package imports it."""

@@ -1,4 +1,4 @@
-"""`tidegate audit`: the balance of what was received against what is stored, read from Kafka and Delta themselves.
+"""`tidegate audit`: the balance of received messages against stored ones, read from Kafka and Delta themselves.
 
 The tables are read by delta-rs, not by the Spark that wrote them, and Kafka's records one by one, not by the offsets
 that anyone claims to have reached.
@@ -34,7 +34,7 @@ __all__ = ["AuditBounds", "AuditReport", "audit"]
 Offsets = dict[str, dict[int, int]]
 
 _CLOCK_MARGIN_US: Final = 10 * MINUTE_US
-"""How far Kafka's clock may run behind the gateway's without a record of the window being missed."""
+"""Largest lag of Kafka's clock behind the gateway's with which no record of the window is missed."""
 _HISTORY: Final = 20
 _LOOKS: Final = 3
 _SOURCES: Final = (READINGS, DEAD_LETTERS)
@@ -46,7 +46,7 @@ _MOST_IN_FLIGHT: Final = 65_535
 
 @dataclass(frozen=True, slots=True)
 class AuditBounds:
-    """What the settings say of how far a gateway, a broker and the tables reach.
+    """Limits from the settings: how far a gateway, a broker and the tables reach.
 
     Attributes:
         window_messages: received by a gateway and not yet counted, at most.
@@ -62,7 +62,7 @@ class AuditBounds:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """Of a pipeline."""
+        """Return the limits of a pipeline."""
         window = settings.gateway.window_messages if settings.mqtt.protocol == "5" else _MOST_IN_FLIGHT
         horizon = timedelta(seconds=settings.mqtt.session_expiry_seconds, days=1)
         return cls(
@@ -73,7 +73,7 @@ class AuditBounds:
         )
 
     def kept_since_us(self, now: datetime) -> int:
-        """From which time on the tables keep their rows, in µs; 0 where they keep all."""
+        """Return the time from which the tables keep their rows, in µs; 0 if they keep all."""
         days = [days for days in self.keep_days if days]
         if not days:
             return 0
@@ -83,7 +83,7 @@ class AuditBounds:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What the audit found. `notes` are sentences on what limits it; `behind` is Spark's distance in records.
+    """Findings of the audit. `notes` are sentences on its limits; `behind` is Spark's distance in records.
 
     `oldest` is where each partition begins after all was read: what lies before it can be proven no more.
     """
@@ -158,14 +158,16 @@ def audit(
         figures, starts = strike(cutoff_us)
     since_at, notes = datetime.fromtimestamp(cutoff_us / 1e6, UTC), []
     if cutoff_us == reach_us > 0:
-        notes.append(f"Kafka's retention has deleted older records: the audit starts at {since_at.isoformat()}.")
+        notes.append(f"Kafka's retention has deleted older records, so the audit starts at {since_at.isoformat()}.")
     elif is_cut:
-        notes.append(f"The tables keep no older rows, as [lake] says: the audit starts at {since_at.isoformat()}.")
+        notes.append(
+            f"By the settings in [lake], the tables keep no older rows, so the audit starts at {since_at.isoformat()}."
+        )
     behind = _behind(ends, landed)
     if behind:
         notes.append(
-            f"Spark is {behind} records behind after {wait_seconds:g} s: {figures.pending} messages are not landed yet "
-            "and count as unaccounted. Is `tidegate stream` running? Run the audit again later."
+            f"Spark is {behind} records behind after {wait_seconds:g} s: {figures.pending} messages have not landed yet "
+            "and count as unaccounted. Check that `tidegate stream` runs, and run the audit again later."
         )
     ranges = {t: {p: (starts[t].get(p, 0), end) for p, end in parts.items()} for t, parts in ends.items()}
     oldest = {topic: begin_offsets(kafka, topic) for topic in ends}
@@ -259,7 +261,7 @@ def _reach(kafka: KafkaSettings, ends: Offsets, now: datetime) -> int:
     reach_us = 0
     for topic, parts in ends.items():
         cut = {partition: offset for partition, offset in begin_offsets(kafka, topic).items() if offset > 0}
-        # Where retention left nothing at all, it was by age.
+        # If retention left nothing at all, it was by age.
         first_us = dict.fromkeys(cut, int((now - timedelta(hours=kafka.retention_hours)).timestamp() * 1e6))
         for batch in read_range(kafka, topic, cut, {p: min(offset + 1, parts[p]) for p, offset in cut.items()}):
             first_us |= {record.partition: record.timestamp_ms * 1000 for record in batch}
@@ -282,7 +284,7 @@ def _behind(ends: Offsets, landed: Mapping[str, Mapping[int, int]]) -> int:
 
 
 def _landed(kafka: KafkaSettings, lake_root: str) -> Offsets:
-    """How far Spark says it has come, by its newest commits and its consumer group: to wait for, not as a proof."""
+    """Return Spark's progress by its newest commits and its consumer group: to wait for, not as a proof."""
     landed: Offsets = {}
     for topic, parts in group_lag(kafka, LAND_GROUP).items():
         landed.setdefault(topic, {}).update({partition: committed for partition, (committed, _) in parts.items()})

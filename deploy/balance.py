@@ -31,9 +31,9 @@ from lakehouse.dataset import read_in_turn
 __all__ = ["MINUTE_US", "Books", "Figures", "Rows"]
 
 NEAR_US: Final = 15 * MINUTE_US
-"""How far before the window the original of a copy is looked for first: there most are, so that most audits end there."""
+"""Span before the window in which the original of a copy is looked for first: most are there, and most audits end there."""
 AHEAD_US: Final = 10 * MINUTE_US
-"""How much later than its own time a message was received, at least: the clocks of devices run ahead."""
+"""Largest lead of a device's clock over the time of receipt that is assumed."""
 _DAY_US: Final = 24 * 60 * MINUTE_US
 _WEEK_US: Final = 8 * _DAY_US
 _FAULTS: Final = ("lost", "altered", "hole", "uncounted", "twice")
@@ -59,7 +59,7 @@ _SHOWN: Final = {
 
 @dataclass
 class Figures:
-    """What came out, in messages (`duplicate_rows`: rows, `foreign`: records); `examples` names some of each fault.
+    """Results in messages (`duplicate_rows`: rows, `foreign`: records); `examples` names some of each fault.
 
     `unaccounted` holds all of them: lost, `altered`, not counted, counted twice, counted and nowhere.
     """
@@ -353,7 +353,7 @@ class Books:
         return figures
 
     def _compare_counts(self, figures: Figures) -> None:
-        """What the outcomes count and no topic holds, or the other way round, or twice, or not at all, is unaccounted too."""
+        """Count as unaccounted what outcomes count and topics lack, or the reverse, and what is counted twice or never."""
         holes = list(self._counted.holes())
         if holes:
             # Some of these messages have records, which are unaccounted already.
@@ -362,7 +362,7 @@ class Books:
             )
             figures.unaccounted += missing
             figures.received += missing
-            figures.examples["hole"] = [_shown(run, "received, and in no outcome") for run in holes[:10]]
+            figures.examples["hole"] = [_shown(run, "received, but in no outcome record") for run in holes[:10]]
         elif records := self._rows(_QUERIES["show_messages"], ["hole"]):
             figures.examples["hole"] = records
         if self._counted.overlaps:
@@ -412,7 +412,7 @@ def _shown(run: Run, what: str) -> dict[str, Any]:
 def _what(difference: int) -> str:
     if difference:
         return "counted by the gateway, but in no topic" if difference > 0 else "in a topic, but not counted"
-    return "counted as something else: another device, minute or end, or another number of messages"
+    return "counted differently: another device, minute, outcome or number of messages"
 
 
 _NEWER: Final = {"payload": "payload_hash", "topic": "mqtt_topic"}

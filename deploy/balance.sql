@@ -1,6 +1,6 @@
 -- The queries of deploy/balance.py, each under its name. Sources: `readings` and `dead_letters` are the Delta tables,
--- `records` what Kafka holds, `ranges` the numbers that each gateway epoch counted, `counted` the counts themselves, `lives`
--- when each epoch counted, `landed` how far Spark has come.
+-- `records` the records in Kafka, `ranges` the numbers that each gateway epoch counted, `counted` the counts themselves, `lives`
+-- the time in which each epoch counted, `landed` Spark's progress.
 -- Variables: cutoff_us, near_us, window_messages, readings_topic, dead_letters_topic.
 
 -- name: schema
@@ -25,13 +25,13 @@ create macro content(device, metric, idx, message_id, value, text, unit, event_u
         received_us::bigint));
 
 -- name: views
--- Days before the cutoff's hold no row of it: `date` is the day of received_at, and the tables are partitioned by it.
--- `near` begins a little earlier: there the original of most copies lies.
+-- Earlier days than the cutoff's hold no row of it: `date` is the day of received_at, and the tables are partitioned by it.
+-- `near` begins a little earlier, because the original of most copies is there.
 create or replace temp view all_readings as select partition, "offset", gateway_epoch as epoch, message_number as number,
     device, metric, "index", message_id, value, text, unit, epoch_us(event_time) as event_us,
     epoch_us(device_time) as device_us, coalesce(list_contains(flags, 'relative_time'), false) as is_relative,
     coalesce(list_contains(flags, 'corrected'), false) as is_corrected, $payload::varchar as payload, $topic::varchar as mqtt_topic,
-    -- A row in the partition of another day has no time: who asks for its day does not find it.
+    -- A row in the partition of another day has no time: a query for its day does not find it.
     if(date = timezone('UTC', received_at)::date, epoch_us(received_at), null) as received_us, received_at, date from readings;
 create or replace temp view near_readings as select * from all_readings
     where date >= make_timestamp(getvariable('near_us'))::date
@@ -58,10 +58,10 @@ create or replace temp table said as select partition, "offset", count(*) as rea
     from batch_readings group by all;
 insert into records select r.*, coalesce(s.reading_count, 0), s.content, s.said
     from batch_records r left join said s using (partition, "offset");
--- Readings of records whose rows are not all there, or say something else.
+-- Readings of records whose rows are incomplete or differ.
 insert into wanted select x.* from batch_readings x
     where (x.partition, x."offset") not in (select (s.partition, s."offset") from said s join rows_at a
-        -- The message's name must agree too: a topic made anew uses its offsets again.
+        -- The message's name must agree too: a recreated topic uses its offsets again.
         on a.partition = s.partition and a."offset" = s."offset" and a.row_count = s.reading_count and a.content = s.content
         join batch_records r on r.partition = s.partition and r."offset" = s."offset" and a.epoch = r.epoch and a.number = r.number
         where a.topic = getvariable('readings_topic')
@@ -79,9 +79,9 @@ create or replace temp table here as
     group by w.rowid;
 
 -- name: elsewhere
--- The rows of the same identity, and whether one says the same. A time that the gateway made of a relative one differs at
--- each delivery, and a corrected row is no longer what was sent. A row that claims to come from this very record is no original
--- of it: it is what is wrong with the record's own row.
+-- The rows of the same identity, and whether one has the same content. A time that the gateway made of a relative one differs at
+-- each delivery, and a corrected row is no longer what was sent. A row that claims to come from this very record is not
+-- its original: it is the fault of the record's own row.
 -- A retained message is also known by its topic and payload: its live delivery has another identity, or none.
 create or replace temp table elsewhere as select id, bool_or(is_same) as is_same from (
     select w.rowid as id, (t.is_corrected or coalesce(t.payload = w.payload, false)
@@ -108,15 +108,15 @@ select distinct device, payload from wanted where replayed_topic is not null and
     and rowid not in (select id from here where is_same or is_corrected) and rowid not in (select id from elsewhere);
 
 -- name: unresolved
--- Identities whose row was not found nearby. What has not landed is not looked for.
+-- Identities whose row was not found nearby. Records that have not landed are not looked for.
 select distinct w.device, w.message_id from wanted w
     left join landed l on l.topic = getvariable('readings_topic') and l.partition = w.partition
     where w.message_id is not null and w."offset" < coalesce(l."end", 0)
         and w.rowid not in (select id from here where is_same or is_corrected) and w.rowid not in (select id from elsewhere);
 
 -- name: suspects
--- Identities of the window whose original may lie before `near`: what was measured before it, and the first messages of a
--- connection, among which the broker sends again what the last one did not acknowledge.
+-- Identities of the window whose original may be before `near`: readings measured before it, and the first messages of a
+-- connection, because the broker sends unacknowledged messages of the last connection again.
 select device, message_id, min(if(event_us < getvariable('near_us'), event_us, null)) as event_us from window_readings t
     where message_id is not null and (event_us < getvariable('near_us')
         or exists(select 1 from openings o where o.epoch = t.epoch and t.number between o.low and o.high))
@@ -134,7 +134,7 @@ insert into older select gateway_epoch, message_number, device, message_id, metr
     from fetched semi join pairs using (device, $by);
 
 -- name: states
--- Corrections pardon what they took away or changed, of what was received before; and a copy of what they took away.
+-- Corrections excuse rows received before that they deleted or changed, and copies of deleted rows.
 create or replace temp table pardoned as
     select w.rowid as id, bool_or(c.is_deletion) as is_deleted, bool_or(not c.is_deletion) as is_changed
     from wanted w join corrections c on c.device_sha256 = sha256(w.device) and w.metric = coalesce(c.metric, w.metric)
@@ -165,8 +165,8 @@ create or replace temp table invented as
         on r.partition = t.partition and r."offset" = t."offset" and r.epoch = t.epoch and r.number = t.number
     anti join wanted w on w.partition = t.partition and w."offset" = t."offset" and w.device = t.device and w.metric = t.metric
         and w."index" = t."index" and w.message_id is not distinct from t.message_id;
--- Records that Spark itself refused. One that it can't read is refused whole, and its name stays unknown; one with a name
--- has readings whose identity is stored with other content, or with content that could not be looked at.
+-- Records that Spark itself rejected. One that it can't read is rejected as a whole, and its name stays unknown; one with a
+-- name has readings whose identity is stored with other content, or with content that could not be compared.
 create or replace temp table refused as
     select source_topic as topic, partition, "offset", gateway_epoch as epoch, message_number as number,
         bool_or(reason = 'unchecked_duplicate') as is_unchecked
@@ -177,7 +177,7 @@ create or replace temp table states as
     select r.*, f.topic is not null as is_refused, case
         when r.topic = getvariable('dead_letters_topic')
             then case when coalesce(a.topic, f.topic) is null then 'lost' when r.is_partial then 'part' else 'dead' end
-        -- What was whole when its record was read may have been changed since.
+        -- A row that was intact when its record was read may have been changed since.
         when m.partition is null then 'stored'
         when m.is_altered or i.partition is not null then 'altered'
         when m.all_kept or (f.epoch is not null and (m.all_known or (f.is_unchecked and m.all_named)))
@@ -192,16 +192,16 @@ create or replace temp table states as
     left join invented i on r.topic = getvariable('readings_topic') and i.partition = r.partition and i."offset" = r."offset"
     left join refused f on f.topic = r.topic and f.partition = r.partition and f."offset" = r."offset"
         and (f.epoch is null or (f.epoch = r.epoch and f.number = r.number));
--- What was erased by request had been stored, and is missing on purpose.
+-- Rows erased by request had been stored, and are missing on purpose.
 update states set state = 'stored' where state = 'lost'
     and exists(select 1 from erased e where e.device_sha256 = sha256(device) and received_us < e.at_us);
 
 -- name: messages
--- One class per message. Partial dead letters alone are no message: its record was not delivered, so it was not acked.
+-- One class per message. Partial dead letters alone are not a message: its record was not delivered, so it was not acked.
 create or replace temp table messages as
     with named as (
         select s.gateway, s.epoch, s.number, min(s.received_us) as received_us, min(s.device) as device,
-            -- Refused in part: by the gateway, or by Spark, which refuses one device's record of a message of several.
+            -- Rejected in part: by the gateway, or by Spark, which rejects one device's record of a message of several.
             bool_or(s.state = 'part') or (bool_or(s.state = 'stored') and bool_or(s.state = 'dead'))
                 or bool_or(s.state = 'stored' and s.is_refused) as has_part,
             bool_or(s.state = 'lost' and s."offset" >= coalesce(l."end", 0)) as is_pending,
@@ -229,8 +229,8 @@ create or replace temp table messages as
         left join lives v on v.gateway = n.gateway and v.epoch = n.epoch;
 
 -- name: uncounted
--- What no outcome counts is a gateway's last words, at most a window of them and before its next connection; or else another
--- one wrote it, or its outcome is lost. What the broker sent again on the next connection is a gateway's for certain.
+-- Messages without an outcome are the last ones of a gateway, at most a window of them and before its next connection; else
+-- another program wrote them, or their outcome is lost. Those that the broker sent again later are a gateway's for certain.
 create or replace temp table copied as
     select r.gateway, r.epoch, r.number from records r semi join (select * from messages where place = 'tail') t
             on t.gateway = r.gateway and t.epoch = r.epoch and t.number = r.number
@@ -254,7 +254,7 @@ update messages set is_pending = false, class = case when is_twice then 'twice' 
 
 -- name: differing
 -- Per gateway epoch: by how many messages the counts differ from the records, minute by minute and device by device. A
--- message of several devices is counted for one of them, and one that Kafka refused in part may count as refused.
+-- message of several devices is counted for one of them, and one that Kafka rejected in part may count as rejected.
 with found as (select *, received_us // 60000000 as minute, has_letter or len(devices) > 1 as is_vague
         from messages where place = 'counted'),
     minutes as (select gateway, epoch, minute, count(*) as messages,

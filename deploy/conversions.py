@@ -1,4 +1,4 @@
-"""How numbers of one unit become numbers of another, as three numbers that any engine can apply."""
+"""Conversions between units, as three numbers that any engine can apply."""
 
 from collections.abc import Iterable
 from decimal import Context, Decimal
@@ -12,9 +12,9 @@ _ARITHMETIC: Final = Context(prec=40, traps=[])
 
 
 def conversions_to(wanted: str, given: Iterable[str]) -> dict[str, tuple[float, float, float]]:
-    """For each given unit that can be converted (f, d, s): `value * f / d + s` is a number of the wanted unit.
+    """Return (f, d, s) for each given unit that can be converted: `value * f / d + s` is a number of the wanted unit.
 
-    Units keep the spelling that they are given in. Without a shift the result is at most one rounding beside the exact
+    Units keep the spelling that they are given in. Without a shift the result is at most one rounding away from the exact
     one, and exact where f or d is 1.
     """
     target = _unit(wanted)

@@ -1,7 +1,7 @@
 """The messages that the gateways counted: the numbers of each connection, and what is missing or double among them.
 
 An outcome counts the messages `first` to `upto` of one connection (epoch) of a gateway. The outcomes of an epoch lie side
-by side: a hole is a run of messages that were received and that nobody counted, an overlap one that was counted twice.
+by side: a hole is a run of messages that were received but not counted, an overlap one that was counted twice.
 Pure; outcomes may come in any order, since their topic may have several partitions.
 """
 
@@ -29,12 +29,12 @@ class Run(NamedTuple):
 
     @property
     def messages(self) -> int:
-        """How many these are."""
+        """Number of messages in the run."""
         return self.upto - self.first + 1
 
 
 class Life(NamedTuple):
-    """When Kafka appended the first and the last outcome of an epoch (ms), and the last number that they count."""
+    """Times at which Kafka appended the first and the last outcome of an epoch (ms), and the last number that they count."""
 
     gateway: str
     epoch: int
@@ -77,7 +77,7 @@ class _Epoch:
 
 
 class Counted:
-    """What the outcomes of a window say.
+    """Counts of the outcomes of a window.
 
     Args:
         cutoff_us: only faults of messages received at or after this time are named; a whole minute.
@@ -117,11 +117,11 @@ class Counted:
         self._epochs.setdefault((outcome.gateway, outcome.epoch), _Epoch()).see(outcome, timestamp_ms)
 
     def knows(self, gateway: str) -> bool:
-        """Whether this gateway has counted anything."""
+        """Return whether this gateway has counted anything."""
         return any(name == gateway for name, _ in self._epochs)
 
     def runs(self) -> Iterator[Run]:
-        """What is counted."""
+        """Yield the counted runs."""
         for name, epoch in self._epochs.items():
             yield from (Run(*name, low, high) for low, high in zip(epoch.lows, epoch.highs, strict=True))
 

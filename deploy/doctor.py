@@ -1,4 +1,4 @@
-"""What `tidegate doctor` examines: this machine and, for a given configuration, the servers that it names."""
+"""Checks of `tidegate doctor`: this machine and, for a given configuration, the servers that it names."""
 
 import socket
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def _brokers(settings: Settings, timeout_seconds: float) -> Iterator[Check]:
 
 
 def _streams(settings: Settings) -> Iterator[Check]:
-    """Whether the user of Kafka may do with the topics of applied SQL streams what they do, also after a crash."""
+    """Check whether the Kafka user may use the topics of applied SQL streams, also after a crash."""
     from ingest.contract.topics import stream_topic
     from ingest.topic_rights import no_topic
     from ingest.topic_state import topic_names
@@ -47,7 +47,7 @@ def _streams(settings: Settings) -> Iterator[Check]:
         try:
             if topic in known:
                 check_stream_rights(settings.kafka, name)
-                yield Check("streams", "ok", f"{topic} may be written and read")
+                yield Check("streams", "ok", f"{topic} is writable and readable")
             elif isinstance(hidden := no_topic(settings.kafka, topic, known), MissingRightError):
                 yield Check("streams", "fail", str(hidden))
         except TidegateError as error:
@@ -59,6 +59,6 @@ def _reachable(name: str, host: str, port: int, timeout_seconds: float) -> Check
         socket.create_connection((host, port), timeout_seconds).close()
     except OSError as error:
         cause = error.strerror or str(error)
-        fix = f"Check that it runs there and that [{name}] names the right address and port."
+        fix = f"Check that the server runs there and that [{name}] has the right address and port."
         return Check(name, "fail", f"{host}:{port} does not answer ({cause})", fix)
     return Check(name, "ok", f"{host}:{port} answers")

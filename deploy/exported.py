@@ -11,7 +11,7 @@ __all__ = ["Exported", "write_exported"]
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export did; names are paths below the folder."""
+    """Result of an export; names are paths below the folder."""
 
     folder: str
     written: tuple[str, ...]
@@ -30,12 +30,12 @@ def write_exported(folder: Path, files: Mapping[str, str], *, force: bool) -> Ex
         changed = [name for name in differing if (folder / name).exists()]
         if changed and not force:
             names = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
-            msg = f"{folder}: has other content in {names}. Give another folder, or --force to replace that."
+            msg = f"{folder}: existing files differ: {names}. Give another folder, or --force to replace them."
             raise ConfigError(msg)
         for name in differing:
             _write(folder / name, files[name])
     except OSError as error:
-        msg = f"{error.filename or folder}: cannot be written ({error.strerror}). Give a folder that you may write to."
+        msg = f"{error.filename or folder}: cannot be written ({error.strerror}). Give a writable folder."
         raise UnavailableError(msg) from error
     return Exported(str(folder), tuple(differing), tuple(name for name in files if name not in differing))
 
@@ -48,7 +48,7 @@ def _is(file: Path, text: str) -> bool:
 
 
 def _write(file: Path, text: str) -> None:
-    """By a rename, so that a Grafana that watches the folder never reads half a file."""
+    """Write by a rename, so that a Grafana that watches the folder never reads half a file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     fresh = file.with_name(f".{file.name}.new")
     fresh.write_bytes(text.encode())

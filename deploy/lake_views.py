@@ -12,7 +12,7 @@ __all__ = ["views_of"]
 
 
 def views_of(settings: "Settings") -> list[View]:
-    """Every view; a profile file that is refused has none, and a pattern in a profile is no column."""
+    """Return every view; a rejected profile file has none, and a pattern in a profile is not a column."""
     from gateway.glob import is_glob
     from gateway.profiles.folder import ProfileFolder
 

@@ -1,7 +1,7 @@
 """Runs what changes the tables: by the stream that writes them where one runs, else here, under its lock.
 
-A local Delta table stands one writing process only. So a command leaves its request with the writer and waits; where
-nobody writes, it takes the lock, starts Spark and runs the same handler itself.
+A local Delta table allows one writing process only. So a command leaves its request with the writer and waits; where
+no writer runs, it takes the lock, starts Spark and runs the same handler itself.
 """
 
 import shutil
@@ -30,7 +30,7 @@ def run_request(
     patience_seconds: float = PATIENCE_SECONDS,
     tell: Callable[[str], object] = lambda text: None,
 ) -> dict[str, Any]:
-    """What the request's handler answers (see `streaming.chores.HANDLERS`).
+    """Return the answer of the request's handler (see `streaming.chores.HANDLERS`).
 
     Args:
         settings: of the pipeline whose tables it is about.
@@ -53,7 +53,7 @@ def run_request(
     except UnavailableError:
         if time.monotonic() > deadline:
             raise
-    tell("The writer ended before it answered; the request is run here.")
+    tell("The writer ended before it answered; the request runs here instead.")
     root = str(folder)
     _run_here(settings, tell, lambda handle: {"ran": run_pending(root, handle)})
     return await_answer(root, request, patience_seconds=0.0)
@@ -63,15 +63,15 @@ def _local_root(settings: Settings) -> Path:
     root = settings.lake.root
     if not is_local(root):
         message = (
-            f"The tables are at {root}: commands that change them reach a writer through files beside local tables only. "
-            "Run this where the tables are local, or do it from a Spark session of your own while the stream is stopped."
+            f"The tables are at {root}, but a command that changes tables needs local ones: it sends its request in files next "
+            "to them. Run the command where the tables are local, or stop the stream and use your own Spark session."
         )
         raise UnavailableError(message)
     return to_path(root).absolute()
 
 
 def _watch(folder: Path) -> Callable[[], bool]:
-    """Whether somebody still writes; looks once a second at most."""
+    """Check whether a writer is still there, at most once a second."""
     looked_at, held = time.monotonic(), True
 
     def working() -> bool:
@@ -98,7 +98,7 @@ def _run_here(
     from streaming.alone import writer_alone
     from streaming.chores import handle
 
-    tell("No stream writes these tables now: starting Spark here, which takes some seconds.")
+    tell("No stream is writing these tables; starting Spark here, which takes some seconds.")
     logs = Path(tempfile.mkdtemp(prefix="tidegate-command-"))
     java = find_java()
     jvm = JvmOptions(java.home, tuple(spark_jars()), logs, flags=tuple(java.gc_options))
@@ -112,7 +112,9 @@ def _run_here(
         raise
     except Exception as error:
         what = " ".join(str(error).split())[:300]
-        message = f"The request failed in Spark: {what}. See {logs / 'spark.log'}. What was not committed is not there."
+        message = (
+            f"The request failed in Spark: {what}. Uncommitted changes are not in the tables. See {logs / 'spark.log'}."
+        )
         raise FatalError(message) from error
     shutil.rmtree(logs, ignore_errors=True)
     return answer

@@ -32,7 +32,7 @@ def add_routes(file: Path, drafts: Sequence[tuple[str, RouteSettings, str]]) -> 
     for toml, route, topic in drafts:
         present = load_settings(file).routes if file.exists() else ()
         if route in present:
-            message = f"{file} has this route already ({route.filter}); nothing is written."
+            message = f"{file} already has this route ({route.filter}); nothing was written."
             raise ConfigError(message)
         text = _insert(text, toml, _place(text, topic, route))
     _replace(file, text, [route for _toml, route, _topic in drafts])
@@ -44,12 +44,12 @@ def _read(file: Path) -> str:
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:
-        message = f"{file} cannot be read ({error}). Give a TOML file in UTF-8; nothing is written."
+        message = f"{file} cannot be read ({error}). Give a TOML file in UTF-8; nothing was written."
         raise ConfigError(message) from error
 
 
 def _place(text: str, topic: str, route: RouteSettings) -> int:
-    """Where the draft goes: before the first table of a route that would take the topic."""
+    """Return the place of the draft: before the first table of a route that would take the topic."""
     import tomllib
 
     headers = [found.start() for found in _ROUTE_HEADER.finditer(text)]
@@ -77,7 +77,7 @@ def _replace(file: Path, text: str, wanted: list[RouteSettings]) -> None:
             out.write(text)
         routes = load_settings(part).routes
         if any(route not in routes for route in wanted):
-            message = f"{file}: the draft does not come out of the file as it went in; add it by hand."
+            message = f"{file}: the file would not hold the draft unchanged; add the route by hand."
             raise ConfigError(message)
         part.chmod(file.stat().st_mode & 0o7777 if file.exists() else 0o600)
         part.replace(file)

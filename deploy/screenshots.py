@@ -113,7 +113,9 @@ def main(
         raise typer.Exit(69) from None
     for picture in wanted:
         typer.echo(
-            f"{picture.name}: not on the page now" if picture.name in missing else str(to / f"{picture.name}.png")
+            f"{picture.name}: not on the page at present"
+            if picture.name in missing
+            else str(to / f"{picture.name}.png")
         )
 
 

@@ -14,7 +14,7 @@ __all__ = ["LANGUAGES", "Target", "check_device", "render_snippet"]
 
 
 class Target(NamedTuple):
-    """Where a device publishes. `password` None: the snippet reads MQTT_PASSWORD; `where` says where that is found."""
+    """Address where a device publishes. `password` None: the snippet reads MQTT_PASSWORD; `where` says where that is found."""
 
     host: str
     port: int
@@ -26,7 +26,7 @@ class Target(NamedTuple):
 
 
 def check_device(device: str) -> None:
-    """Whether a snippet can be written for this device.
+    """Check that a snippet can be written for this device.
 
     Raises:
         ConfigError: the id fits into no native topic.
@@ -69,7 +69,7 @@ def _mosquitto(device: str, target: Target) -> str:
 def _arduino(device: str, target: Target) -> str:
     login = f", {_quoted(target.username)}, MQTT_PASSWORD" if target.username else ""
     secret = _quoted(target.password or "put it here")
-    local = "// This broker listens on this machine only: give a board one that it can reach.\n"
+    local = "// This broker listens on this machine only. Give the board the address of a broker that it can reach.\n"
     return _fill(
         _ARDUINO,
         target,
@@ -104,7 +104,7 @@ def _quoted(text: str | None) -> str:
 
 
 _PYTHON: Final = """\
-# Sends three readings and prints what is refused. Needs: pip install "paho-mqtt>=2"
+# Sends three readings and prints rejections. Needs: pip install "paho-mqtt>=2"
 ${where}import json
 import os
 import secrets
@@ -113,7 +113,7 @@ import time
 import paho.mqtt.client as mqtt
 
 DEVICE = $device
-BOOT = secrets.randbits(53)  # another for each start, with or without a clock: with seq it names a message
+BOOT = secrets.randbits(53)  # a new number for each start; boot and seq identify a message
 
 
 def connected(client, userdata, flags, reason, properties):
@@ -131,7 +131,7 @@ client.connect($host, $port)
 client.loop_start()
 for seq in range(1, 4):
     reading = {
-        "ts": int(time.time() * 1000),  # epoch milliseconds; leave it out while the clock is not set
+        "ts": int(time.time() * 1000),  # epoch milliseconds; leave it out until the clock is set
         "boot": BOOT,
         "seq": seq,
         "values": {"temperature": {"value": 20.0 + seq, "unit": "°C"}, "door": False},
@@ -144,12 +144,12 @@ client.loop_stop()
 """
 
 _MOSQUITTO: Final = """\
-${where}# Another number for each start: with seq it names a message, so that none is stored twice.
+${where}# A new number for each start; boot and seq identify a message, so that it is not stored twice.
 boot=$$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')
 mosquitto_pub $options -q 1 \\
   -t $topic \\
   -m '{"boot": '"$$boot"', "seq": 1, "values": {"temperature": {"value": 21.5, "unit": "°C"}, "door": false}}'
-# What is refused, in another terminal:
+# To see rejections, run in another terminal:
 # mosquitto_sub $options -v -t $receipts
 """
 
@@ -162,7 +162,7 @@ ${where}${local}#include <MQTT.h>
 #define MQTT_PASSWORD $secret
 $net net;
 MQTTClient client(512);
-unsigned long long boot = 0, seq = 0;  // with each other they name a message, so that none is stored twice
+unsigned long long boot = 0, seq = 0;  // together they identify a message, so that it is not stored twice
 
 void refused(String &topic, String &payload) { Serial.println("refused: " + payload); }
 
@@ -175,7 +175,7 @@ void setup() {
   Serial.begin(115200);
   WiFi.begin("your network", "its password");
   while (WiFi.status() != WL_CONNECTED) delay(500);
-  // Another for each start. By chance (true chance once the radio is on): a counter in flash begins anew when erased.
+  // A new number for each start. It is random (truly random once the radio is on), because a counter in flash can be erased.
   boot = (unsigned long long)(esp_random() & 0x1FFFFF) << 32 | esp_random();
   client.begin($host, $port, net);
   client.onMessage(refused);

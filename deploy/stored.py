@@ -1,4 +1,4 @@
-"""Tells devices what is stored: watches how far the landing has come in Kafka, on a thread beside the gateway."""
+"""Reports stored messages to devices: watches the landing's progress in Kafka, on a thread next to the gateway."""
 
 import logging
 import threading
@@ -24,7 +24,7 @@ _WINDOW: Final = 100
 
 
 class StoredTeller:
-    """Begins where the landing stands at its first look: what was stored before is not told."""
+    """Starts at the landing's offsets at its first look; earlier records are not reported."""
 
     def __init__(self, settings: Settings, metrics: GatewayMetrics, stop: threading.Event) -> None:
         self._settings, self._metrics, self._stop = settings, metrics, stop
@@ -37,9 +37,9 @@ class StoredTeller:
             try:
                 self.look()
             except TidegateError as error:
-                logger.warning("stored receipts wait: %s", error)
+                logger.warning("stored receipts are delayed: %s", error)
             except Exception:
-                logger.exception("stored receipts wait")
+                logger.exception("stored receipts are delayed")
         if self._publisher is not None:
             self._publisher.close()
 
@@ -49,7 +49,7 @@ class StoredTeller:
         landed = {p: done for p, (done, _) in group_lag(kafka, LAND_GROUP, (READINGS,)).get(READINGS, {}).items()}
         if self._told is None:
             self._told = landed
-        # A partition that is new to the group begins at 0; one whose topic was made anew goes back, and is followed.
+        # A partition that is new to the group begins at 0; one whose topic was recreated goes back, and is followed.
         starts = {p: min(self._told.get(p, 0), end) for p, end in landed.items()}
         publisher = self._open() if any(starts[p] < end for p, end in landed.items()) else None
         if publisher is not None:

@@ -24,7 +24,7 @@ _COLUMNS: Final = (
 def watch_device(
     mqtt: MqttSettings, device: str, *, root: str | None, stop: threading.Event, seconds: float | None = None
 ) -> Iterator[dict[str, Any]]:
-    """What is seen of a device until `stop` is set.
+    """Yield receipts and rows of a device until `stop` is set.
 
     Each is `{"kind": "refused", …receipt, "next"}`, `{"kind": "stored", …row}`, or, where the gateway sends positive
     receipts, `{"kind": "confirmed", …receipt}`.
@@ -90,7 +90,7 @@ def _refused(seen: dict[str, Any]) -> str:
     wanted = f"; wanted {seen['wanted']}" if seen.get("wanted") else ""
     count = seen.get("count")
     more = f"  (and {count - 1} more parts)" if isinstance(count, int) and count > 1 else ""
-    held = f"  ({seen['held_back']} like it before were not told)" if seen.get("held_back") else ""
+    held = f"  ({seen['held_back']} earlier ones like it were not shown)" if seen.get("held_back") else ""
     message = f"  [{seen['message_id']}]" if seen.get("message_id") else ""
     return f"refused  {seen.get('reason')}{where}{got}{wanted}{more}{held}{message}\n{'':10}next     {seen['next']}"
 

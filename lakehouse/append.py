@@ -3,7 +3,7 @@
 `DataFrame.write` commits at once. Here Delta's own transaction (`OptimisticTransaction`, proved for the pinned version)
 writes the data files first; the caller reads the key columns back, may write again without what should not be there, and
 commits the last files only. Files written but not committed are invisible to every reader; they are deleted unless a
-commit was tried, for then nobody knows yet whether they are part of the table.
+commit was tried, because it is then unknown whether they are part of the table.
 """
 
 import json
@@ -61,16 +61,16 @@ class Appender:
 
     @property
     def folder(self) -> Path:
-        """Of a table on a local disk."""
+        """Return the folder of a table on a local disk."""
         return Path(self.uri.removeprefix("file:"))
 
     def begin(self) -> "Append":
         """Start a transaction on the newest version; what its snapshot reads of the log is held until the block is left."""
-        with self.lock:  # nobody adopts a checkpoint, and removes the one before, until this one is held
+        with self.lock:  # no thread adopts a checkpoint, and removes the one before, until this one is held
             return Append(self, self.transaction())
 
     def transaction(self) -> Any:
-        """Delta's own, on the newest version that this JVM knows; nobody else writes newer ones.
+        """Delta's own transaction, on the newest version that this JVM knows; nobody else writes newer ones.
 
         Left to itself, Delta lists the whole log to look for them: 25 µs per commit that is kept, before each commit.
         """
@@ -78,7 +78,7 @@ class Appender:
 
     @property
     def version(self) -> int:
-        """The newest version that this JVM knows; nobody else writes newer ones."""
+        """Newest version that this JVM knows; nobody else writes newer ones."""
         return int(self.log.unsafeVolatileSnapshot().version())
 
     def held_commits(self) -> int:
@@ -90,13 +90,13 @@ class Appender:
         return beginning_of(self.log.unsafeVolatileSnapshot())
 
     def _is_behind(self) -> bool:
-        """Whether this JVM knew the table already, and somebody else wrote to it since (while no stream ran)."""
+        """Return whether this JVM already knew the table and another process has written to it since (while no stream ran)."""
         following = f"{self.uri}/{log_name(self.log.unsafeVolatileSnapshot().version() + 1)}"
         path = self.path(following)
         return bool(path.getFileSystem(self.hadoop).exists(path))
 
     def operation(self, user_metadata: str) -> Any:
-        """What Delta's history shows for the commit."""
+        """Name of the operation in Delta's history of the commit."""
         rest = [self._nothing] * 5
         return self._write(self._mode, self._partitioned_by, self._nothing, self._some(user_metadata), *rest)
 
@@ -141,11 +141,11 @@ class Append:
         return sum(json.loads(add["stats"])["numRecords"] for add in written)
 
     def read_back(self, columns: Sequence[str]) -> "pa.Table":
-        """These columns of what was written, in the order written."""
+        """Read these columns of the written rows, in the order written."""
         return read_columns(self._appender.uri, self.paths, columns)
 
     def replace(self, files: "Iterable[DataFile]") -> None:
-        """Take these files out of the table in the same commit: what is written stands in their place."""
+        """Remove these files from the table in the same commit; the written rows replace them."""
         self._removed |= {file.path: file for file in files}
 
     def commit(self, user_metadata: "str | Callable[[], str]", *, data_change: bool = True) -> int:

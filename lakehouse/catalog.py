@@ -1,4 +1,4 @@
-"""What tables there are, their columns, size and history; read from the Delta log without a JVM."""
+"""Tables with their columns, size and history, read from the Delta log without a JVM."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -93,10 +93,12 @@ def open_table(root: str, name: str, *, version: int | None = None, at: datetime
         raise UnavailableError(_no_table(root, name)) from error
     except DeltaError as error:
         if version is None and at is None:
-            message = f"Table {name} cannot be read: {error}. `tidegate repair` says what is broken and what mends it."
+            message = f"Table {name} cannot be read: {error}. Run `tidegate repair` to see the damage and its fix."
             raise UnavailableError(message) from error
         wanted = f"version {version}" if version is not None else f"a version of {at:%Y-%m-%d %H:%M:%S} UTC"
-        message = f"Table {name} has no {wanted}: {error}. `tidegate tables history {name}` lists what is kept."
+        message = (
+            f"Table {name} has no {wanted}: {error}. `tidegate tables history {name}` lists the versions that are kept."
+        )
         raise UnavailableError(message) from error
     return table
 

@@ -1,6 +1,6 @@
-"""What each committed version of a table added and removed, read from its log without a JVM.
+"""Files that each committed version of a table added and removed, read from its log without a JVM.
 
-What is derived from a table (rollups, ledger, latest) goes on from the version that it last saw; the log says which
+A derived table (rollups, ledger, latest) continues from the version that it last saw; the log says which
 files came since. A rearrangement (compaction) changes no rows and is passed over.
 """
 

@@ -1,7 +1,7 @@
-"""The time that deletions go by: the wall clock, bounded by what is stored and by this process's own count of seconds.
+"""The time for deletions: the wall clock, bounded by stored data and by this process's own count of seconds.
 
 A clock that runs ahead (a resumed machine, a dead battery, a wrong answer of a time server) must not delete. Rows that
-landed tell which days have really come.
+landed show which days have really come.
 """
 
 import time
@@ -14,9 +14,9 @@ __all__ = ["DeletionClock", "newest_plausible", "today_of"]
 GAP_DAYS: Final = 7
 """Days behind a gap of more than this are believed once as many days hold data behind it."""
 AHEAD: Final = timedelta(days=1)
-"""How far ahead of the newest row the wall clock is believed where days are dropped."""
+"""Largest lead of the wall clock over the newest row that is believed when days are dropped."""
 ROW_AHEAD: Final = timedelta(hours=1)
-"""The same where files and commits of some hours' age are deleted."""
+"""Largest lead that is believed when files and commits of some hours' age are deleted."""
 
 
 def newest_plausible(days: Iterable[date]) -> date | None:
@@ -39,7 +39,7 @@ def today_of(wall: date, newest: date | None) -> date:
 
 
 class DeletionClock:
-    """Never later than the wall clock, than the wall clock at the start plus the seconds since, and than what has landed.
+    """Clock that is never later than the wall clock, its start plus the seconds since, and the landed data.
 
     Args:
         wall: epoch seconds.

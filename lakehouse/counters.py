@@ -33,10 +33,10 @@ LIMITS: Final = tuple(
         | {10.0**digits for digits in range(3, 16)}
     )
 )
-"""Where counters run over: widths of registers, also in tenths to thousandths, and digits of displays."""
+"""Values at which counters wrap: widths of registers, also in tenths to thousandths, and digits of displays."""
 
 PASSES: Final = 4
-"""How deep dips within dips are found; dips side by side count once."""
+"""Largest depth of nested dips that is found; dips next to each other count once."""
 
 _SERIES: Final = "PARTITION BY device, metric"
 _TIMES: Final = "PARTITION BY r.device, r.metric ORDER BY r.event_time, r.landed_at, r.partition, r.offset, r.index"
@@ -282,5 +282,6 @@ def _view(micros: str) -> str:
 
 COUNTER_DELTAS_SQL: Final = _view("epoch_us")
 """Columns: device, metric, event_time, value, delta (null for the first reading), event (`dip`, `reset`, `wrap`, `open` or
-null) and pending (what may have been gained besides)."""
+null) and pending (a further gain that is possible).
+"""
 COUNTER_DELTAS_SPARK: Final = _view("unix_micros")

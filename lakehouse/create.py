@@ -41,8 +41,8 @@ def create_table(root: str, table: Table, *, log_retention_hours: int) -> None:
     _set_properties(DeltaTable(uri), table.properties(log_retention_hours=log_retention_hours))
     if differences := schema_differences(table, DeltaTable(uri).schema()):
         message = (
-            f"The table {uri} is not the one that this version writes: {differences[0]}. "
-            "Start with another tables root, or see the migration steps in CHANGELOG.md."
+            f"The table {uri} does not have the columns of this version: {differences[0]}. "
+            "Start with another tables root, or follow the migration steps in CHANGELOG.md."
         )
         raise FatalError(message)
 
@@ -51,7 +51,7 @@ def _add_columns(table: Table, stored: Any) -> None:
     """Add the columns that an older version did not write; its rows have null there."""
     known = {field.name for field in stored.schema().fields}
     if table.columns[0].name not in known:
-        return  # not our table at all: refused by name, not changed
+        return  # a foreign table: refused by name, not changed
     new = [_field(column) for column in table.columns if column.name not in known and column.nullable]
     if new:
         stored.alter.add_columns(new)
@@ -65,7 +65,7 @@ def _set_properties(stored: Any, wanted: dict[str, str]) -> None:
 
 
 def schema_differences(table: Table, schema: Any) -> list[str]:
-    """What differs between the definition and a table's schema, as sentences; extra columns at its end are no difference."""
+    """Return the differences between the definition and a table's schema, as sentences; extra columns at its end do not count."""
     stored = {field.name: field for field in schema.fields}
     differences = []
     for column in table.columns:

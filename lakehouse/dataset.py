@@ -65,7 +65,7 @@ def read_in_turn(rows: "ds.Dataset", columns: list[str], condition: "ds.Expressi
 
 
 class _Conditions:
-    """What is true of every row of a file: its partition, and the bounds of its times where the log has them."""
+    """Facts that hold for every row of a file: its partition, and the bounds of its times if the log has them."""
 
     def __init__(self, schema: "pa.Schema", files: "pa.Table", partitions: list[str]) -> None:
         present = set(files.column_names)

@@ -1,4 +1,4 @@
-"""The tables that are derived from committed versions of the hot path's; they can be made anew from them at any time."""
+"""Tables that are derived from committed versions of the hot path's tables, and can be rebuilt from them at any time."""
 
 from typing import Final
 
@@ -8,21 +8,24 @@ __all__ = ["ALL_TABLES", "DERIVED", "DEVICES", "LATEST", "LEDGER", "ROLLUPS"]
 
 _WINDOW: Final = (
     Column("device", "string", "Device id.", nullable=False),
-    Column("metric", "string", "What was measured.", nullable=False),
+    Column("metric", "string", "Name of the metric.", nullable=False),
     Column("window_start", "timestamp", "First moment of the window (UTC).", nullable=False),
     Column("window_end", "timestamp", "First moment after the window (UTC).", nullable=False),
-    Column("count", "bigint", "Readings with a number whose event_time lies in the window.", nullable=False),
+    Column("count", "bigint", "Numeric readings with an event_time in the window.", nullable=False),
     Column("min", "double", "Smallest value.", nullable=False),
     Column("max", "double", "Largest value.", nullable=False),
     Column("sum", "double", "Sum of the values.", nullable=False),
     Column("avg", "double", "sum / count.", nullable=False),
-    Column("first", "double", "Value of the earliest event_time; the first to arrive among equals.", nullable=False),
-    Column("last", "double", "Value of the latest event_time; the last to arrive among equals.", nullable=False),
+    Column("first", "double", "Value of the earliest event_time; of equal times, the first to arrive.", nullable=False),
+    Column("last", "double", "Value of the latest event_time; of equal times, the last to arrive.", nullable=False),
     Column(
-        "is_final", "boolean", "True once the watermark (or a quiet fleet's timeout) passed the window.", nullable=False
+        "is_final",
+        "boolean",
+        "True after the watermark (or the timeout of a quiet fleet) passed the window.",
+        nullable=False,
     ),
-    Column("revision", "int", "How often the window was corrected after it was final.", nullable=False),
-    Column("updated_at", "timestamp", "When this row was last written (UTC).", nullable=False),
+    Column("revision", "int", "Number of corrections after the window was final.", nullable=False),
+    Column("updated_at", "timestamp", "Time of the last write of this row (UTC).", nullable=False),
     Column("first_at", "timestamp", "event_time of `first` (UTC).", nullable=False),
     Column("last_at", "timestamp", "event_time of `last` (UTC).", nullable=False),
     Column("date", "date", "UTC day of window_start; the table is partitioned by it.", nullable=False),
@@ -48,19 +51,19 @@ LATEST: Final = Table(
     comment="The reading with the latest event_time of each device and metric.",
     columns=(
         Column("device", "string", "Device id.", nullable=False),
-        Column("metric", "string", "What was measured.", nullable=False),
+        Column("metric", "string", "Name of the metric.", nullable=False),
         Column("value", "double", "The number; null for text."),
         Column("text", "string", "The text."),
-        Column("unit", "string", "Unit as the device or the route gives it."),
-        Column("event_time", "timestamp", "When it was measured (UTC).", nullable=False),
-        Column("received_at", "timestamp", "When the gateway received it (UTC).", nullable=False),
+        Column("unit", "string", "Unit from the device or the route."),
+        Column("event_time", "timestamp", "Time of the measurement (UTC).", nullable=False),
+        Column("received_at", "timestamp", "Time of receipt at the gateway (UTC).", nullable=False),
         Column("flags", "array<string>", "Flags of that reading."),
-        Column("updated_at", "timestamp", "When this row was last written (UTC).", nullable=False),
+        Column("updated_at", "timestamp", "Time of the last write of this row (UTC).", nullable=False),
         Column(
             "stale_since",
             "timestamp",
-            "From when on the value is out of date (UTC): five usual intervals of its device (an hour where none is known) "
-            "after its newest reading, a minute at least; null while it is not.",
+            "Time since which the value is out of date (UTC): five usual intervals of the device after its newest reading, at "
+            "least a minute; an hour if the interval is unknown. Null while the value is up to date.",
         ),
     ),
     statistics=("device", "metric", "event_time"),
@@ -69,60 +72,64 @@ LATEST: Final = Table(
 
 LEDGER: Final = Table(
     name="ledger",
-    comment="What was received of each device in each minute and what became of it, in messages.",
+    comment="Messages received per device and minute, and their outcomes.",
     columns=(
-        Column("device", "string", "Device id; empty where the message names none.", nullable=False),
+        Column("device", "string", "Device id; empty if the message does not name a device.", nullable=False),
         Column("minute", "timestamp", "The minute of received_at (UTC).", nullable=False),
-        Column("expected", "bigint", "received + gap - reordered; null where the device counts no sequence."),
+        Column("expected", "bigint", "received + gap - reordered; null if the device does not count its messages."),
         Column("received", "bigint", "Messages received.", nullable=False),
         Column(
-            "stored", "bigint", "Messages with at least one row in readings, partial ones included.", nullable=False
+            "stored", "bigint", "Messages with at least one row in readings, including partial ones.", nullable=False
         ),
-        Column("partial", "bigint", "Stored messages of which a part was refused.", nullable=False),
-        Column("dead_lettered", "bigint", "Messages refused as a whole.", nullable=False),
-        Column("ignored", "bigint", "Messages that hold no reading by rule.", nullable=False),
-        Column(
-            "duplicate", "bigint", "Messages that were stored already, as the landing counted them.", nullable=False
-        ),
+        Column("partial", "bigint", "Stored messages with a rejected part.", nullable=False),
+        Column("dead_lettered", "bigint", "Messages rejected as a whole.", nullable=False),
+        Column("ignored", "bigint", "Messages that a rule ignores.", nullable=False),
+        Column("duplicate", "bigint", "Messages that the landing found already stored.", nullable=False),
         Column("gap", "bigint", "Messages missing between sequence numbers.", nullable=False),
-        Column("reordered", "bigint", "Messages that came after a later one.", nullable=False),
+        Column("reordered", "bigint", "Messages that arrived after a later one.", nullable=False),
         Column("late", "bigint", "Stored messages with a reading older than the allowed lateness.", nullable=False),
-        Column("updated_at", "timestamp", "When this row was last written (UTC).", nullable=False),
+        Column("updated_at", "timestamp", "Time of the last write of this row (UTC).", nullable=False),
         Column("date", "date", "UTC day of minute; the table is partitioned by it.", nullable=False),
         Column(
             "settled",
             "boolean",
-            "True when all that was counted has landed: then unaccounted is known.",
+            "True after all counted messages have landed, so that unaccounted is known.",
         ),
-        Column("sequenced", "boolean", "True where the device counts its messages."),
+        Column("sequenced", "boolean", "True if the device counts its messages."),
         Column("accepted", "bigint", "Messages that the gateway accepted."),
         Column(
             "shared",
             "bigint",
-            "Of received: messages that hold another device too, and are accepted under its name.",
+            "Part of received: messages that also hold another device and are accepted under its name.",
         ),
-        Column("counted_dead", "bigint", "Messages that the gateway refused as a whole, as outcomes count them."),
-        Column("counted_partial", "bigint", "Of partial: what outcomes count."),
-        Column("tail_stored", "bigint", "Of stored: messages of a gateway that died before it counted them."),
-        Column("tail_dead", "bigint", "Of letters: the same."),
-        Column("tail_partial", "bigint", "Of partial: the same."),
-        Column("spark_refused", "bigint", "Records under this device's key that Spark refused to read."),
-        Column("open", "array<string>", "Messages that no outcome counts yet: kind:number:epoch:gateway."),
+        Column("counted_dead", "bigint", "Messages that the gateway rejected as a whole, from the outcome records."),
+        Column("counted_partial", "bigint", "Part of partial: messages in the outcome records."),
+        Column("tail_stored", "bigint", "Part of stored: messages of a gateway that died before it counted them."),
+        Column("tail_dead", "bigint", "Part of letters: messages of a gateway that died before it counted them."),
+        Column("tail_partial", "bigint", "Part of partial: messages of a gateway that died before it counted them."),
+        Column("spark_refused", "bigint", "Records under this device's key that Spark could not read."),
+        Column("open", "array<string>", "Messages that no outcome record counts yet: kind:number:epoch:gateway."),
         Column(
             "unaccounted",
             "bigint",
-            "received - stored - dead_lettered - ignored - duplicate: 0 where all is well, above 0 where messages are lost, "
-            "below 0 where more is stored than came; null until settled, and where an older version wrote the row.",
+            "received - stored - dead_lettered - ignored - duplicate: 0 if all is well, above 0 if messages are lost, below 0 "
+            "if more messages are stored than were received; null until settled, and in rows of older versions.",
         ),
-        Column("copies", "bigint", "Messages of which the landing stored nothing for this device: copies."),
-        Column("conflicting", "bigint", "Of copies: those in dead_letters, because their content differs."),
-        Column("tail_copies", "bigint", "Of copies: messages of a gateway that died before it counted them."),
-        Column("restarts", "bigint", "How often the device began to count again under the same boot."),
-        Column("letters", "bigint", "Of dead_lettered: those of the gateway, as dead_letters holds them."),
+        Column(
+            "copies",
+            "bigint",
+            "Messages of which the landing stored nothing for this device, because they were copies.",
+        ),
+        Column("conflicting", "bigint", "Part of copies: messages in dead_letters, because their content differs."),
+        Column("tail_copies", "bigint", "Part of copies: messages of a gateway that died before it counted them."),
+        Column("restarts", "bigint", "How often the device restarted its count under the same boot."),
+        Column(
+            "letters", "bigint", "Part of dead_lettered: messages that the gateway rejected, counted from dead_letters."
+        ),
         Column(
             "retained",
             "bigint",
-            "Of received: retained messages that the broker replayed to a new subscription, whatever became of them.",
+            "Part of received: retained messages that the broker replayed to a new subscription, whatever their outcome.",
         ),
     ),
     statistics=("device", "minute", "unaccounted"),
@@ -130,29 +137,29 @@ LEDGER: Final = Table(
 
 DEVICES: Final = Table(
     name="devices",
-    comment="One row per device that was ever heard.",
+    comment="One row per device that has ever sent a message.",
     columns=(
         Column("device", "string", "Device id.", nullable=False),
         Column("first_seen", "timestamp", "received_at of its first message (UTC).", nullable=False),
         Column(
-            "last_seen", "timestamp", "received_at of its newest message, refused ones included (UTC).", nullable=False
+            "last_seen", "timestamp", "received_at of its newest message, also a rejected one (UTC).", nullable=False
         ),
-        Column("last_rejected_because", "string", "Reason of its newest refusal."),
-        Column("last_rejected_at", "timestamp", "When that was (UTC)."),
+        Column("last_rejected_because", "string", "Reason of its newest rejection."),
+        Column("last_rejected_at", "timestamp", "Time of its newest rejection (UTC)."),
         Column(
             "clock_skew_ms",
             "bigint",
-            "Device clock minus gateway clock, lately, by messages that came as they were measured; null where none did.",
+            "Recent device clock minus gateway clock, from messages that arrived as they were measured; null if there are none.",
         ),
-        Column("interval_learned_s", "double", "Usual time between its messages, learned."),
-        Column("profile", "string", "Profile of its newest refusal, where one refused it."),
-        Column("updated_at", "timestamp", "When this row was last written (UTC).", nullable=False),
+        Column("interval_learned_s", "double", "Usual time between its messages, learned, in seconds."),
+        Column("profile", "string", "Profile of its newest rejection, if a profile rejected it."),
+        Column("updated_at", "timestamp", "Time of the last write of this row (UTC).", nullable=False),
         Column(
             "sequence_restarted_at",
             "timestamp",
-            "The minute in which it last began to count again under the same boot (UTC).",
+            "Minute in which the device last restarted its count under the same boot (UTC).",
         ),
-        Column("last_device_time", "timestamp", "The time that it claimed last (UTC)."),
+        Column("last_device_time", "timestamp", "Newest time that the device claimed (UTC)."),
         Column("last_device_time_at", "timestamp", "received_at of that message (UTC)."),
     ),
     statistics=("device", "last_seen"),

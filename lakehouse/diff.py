@@ -1,4 +1,4 @@
-"""What differs between two versions of a table: rows that are only in one, and rows of one key with other content.
+"""Differences between two versions of a table: rows that are in one only, and rows of one key with other content.
 
 Only the files that one version has and the other lacks are read; a rearrangement (compaction) then shows no difference.
 """
@@ -31,7 +31,7 @@ KEYS: Final = {
     "ledger": ("device", "minute"),
     "devices": ("device",),
 }
-"""What makes two rows the same row of a table, whatever else stands in them."""
+"""Columns that identify a row of a table, whatever its other content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def diff_table(
 
     Raises:
         UnavailableError: there is no such table, or it has not such a version any more.
-        TidegateError: a key is no column of both versions.
+        TidegateError: a key is not a column of both versions.
     """
     import duckdb
 
@@ -73,7 +73,7 @@ def diff_table(
     columns = [field.name for field in other.schema().fields if field.name in {f.name for f in one.schema().fields}]
     chosen = tuple(keys if keys is not None else (key for key in KEYS.get(name, ()) if key in columns))
     if missing := [key for key in chosen if key not in columns]:
-        message = f"{missing[0]!r} is no column of {name} in both versions. Its columns are: {', '.join(columns)}."
+        message = f"{missing[0]!r} is not a column of {name} in both versions. The columns are: {', '.join(columns)}."
         raise TidegateError(message)
     connection = duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
     try:
@@ -82,8 +82,8 @@ def diff_table(
         return _compare(connection, (name, from_version, to_version), columns, chosen, limit)
     except duckdb.Error as error:
         message = (
-            f"Version {from_version} or {to_version} of {name} is no longer whole: {error}. Files that no newer version needs "
-            f"are deleted after the log's retention; `tidegate tables history {name}` lists what is kept."
+            f"Version {from_version} or {to_version} of {name} is no longer complete: {error}. Files that no newer version "
+            f"needs are deleted after the log's retention; `tidegate tables history {name}` lists the versions that are kept."
         )
         raise UnavailableError(message) from error
     finally:
@@ -116,7 +116,7 @@ def _compare(
     limit: int,
 ) -> TableDiff:
     listed = ", ".join(map(quoted, columns))
-    # Rows of one key are told apart by their place among them, so that each has one partner at most.
+    # Rows of one key differ by their place among them, so that each has one partner at most.
     place = f"row_number() OVER (PARTITION BY {', '.join(map(quoted, keys)) or 'NULL'} ORDER BY {listed})"
     for gone, left, right in (("gone", "one", "other"), ("come", "other", "one")):
         rows = f"SELECT {listed} FROM {left} EXCEPT ALL SELECT {listed} FROM {right}"  # noqa: S608 - quoted names

@@ -81,7 +81,7 @@ class TableFollower:
             return -1
 
     def _skip_expired(self) -> None:
-        """A reader that slept longer than the log is kept waits for a file that is gone: go on at the newest."""
+        """Continue at the newest version if the next file is gone, as for a reader that slept longer than the log is kept."""
         self._news_at = time.monotonic()
         newest = self._newest()
         if newest >= self._next and self._log_file(self._next) is None:

@@ -1,4 +1,4 @@
-"""Is a local Delta table whole? Its log looked at file by file, without a JVM, as neither reader does.
+"""Examine whether a local Delta table is intact: its log file by file, without a JVM, as neither reader does.
 
 A commit of zero bytes is taken by readers for one without rows, and a checkpoint that is torn makes the whole table
 unreadable: both are found here, before anything is written on top of them.
@@ -23,7 +23,7 @@ HINT: Final = "_last_checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What a table's log consists of.
+    """Files of a table's log, and the faults in them.
 
     Attributes:
         folder: the table's.
@@ -47,7 +47,7 @@ class LogState:
 
     @property
     def faults(self) -> list[str]:
-        """What keeps the table from being read or written, as words for a sentence."""
+        """Faults that keep the table from being read or written, as words for a sentence."""
         said = [f"its commit {version} is empty or torn ({log_name(version)})" for version in self.torn]
         said += [f"its commit {version} is missing ({log_name(version)})" for version in self.gaps]
         said += [f"its checkpoint {path.name} is torn" for path in self.bad_checkpoints]
@@ -131,7 +131,7 @@ def refuse_damaged(root: str, names: Iterable[str]) -> None:
         if (folder / LOG).is_dir() and (faults := examine_log(folder).faults):
             message = (
                 f"The table {folder} is damaged: {'; '.join(faults[:3])}. Nothing was changed. Run `tidegate repair` to see "
-                "what mends it, and with --apply to do it."
+                "the fix, and again with --apply to make it."
             )
             raise FatalError(message)
 

@@ -23,7 +23,7 @@ __all__ = ["JvmOptions", "SparkJvm", "start_jvm"]
 START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 20.0
 
-# What Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without the incubating vector module: a
+# Options that Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without the incubating vector module: a
 # runtime image may lack it, and only Spark's machine learning uses it.
 _MODULES: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -77,7 +77,7 @@ rootLogger.appenderRef.file.ref = file
 
 @dataclass(frozen=True, slots=True)
 class JvmOptions:
-    """How to start the JVM.
+    """Options for the start of the JVM.
 
     `java_home` holds `bin/java`; `jars` are added to PySpark's own; `log_dir` gets `spark.log` (rotated, at most 40 MB) and
     `spark.out` (what the JVM itself prints); `flags` are further JVM flags such as `-XX:+UseSerialGC`.
@@ -141,7 +141,7 @@ def _check_files(options: JvmOptions) -> None:
         raise UnavailableError(message)
     missing = [jar for jar in options.jars if not jar.exists()]
     if missing:
-        message = f"Spark needs {missing[0].name}, which is not at {missing[0].parent}. Run `make setup` to get the JVM parts."
+        message = f"Spark needs {missing[0].name}, which is not in {missing[0].parent}. Run `make setup` to get the JVM parts."
         raise UnavailableError(message)
 
 
@@ -195,7 +195,7 @@ def _spawn(
 
 
 def _escaped(text: str) -> str:
-    """As Java's Properties read it, whatever encoding they take the file for."""
+    """Escape a text for Java's Properties, whatever encoding they assume for the file."""
     plain = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./-_,*")
     units = (c if c in plain else c.encode("utf-16-be").hex(" ", 2).split() for c in text)
     return "".join(unit if isinstance(unit, str) else "".join(f"\\u{each}" for each in unit) for unit in units)

@@ -72,18 +72,18 @@ class WriterLock:
 
     @staticmethod
     def _refusal(folder: Path, what: str, holder: int | None) -> str:
-        by = f"process {holder}" if holder is not None else "the JVM of a process that is gone"
+        by = f"Process {holder}" if holder is not None else "The JVM of a process that has ended"
         then = f"Stop it first (`kill {holder}`)" if holder is not None else "Look for a java process and stop it"
-        return f"The {what} in {folder} are being written by {by}; a second writer would lose rows. {then}, then start again."
+        return f"{by} is writing the {what} in {folder}; a second writer would lose rows. {then}, then start again."
 
 
 def is_held(folder: Path) -> bool:
-    """Whether somebody writes there now."""
+    """Return whether a process is writing there now."""
     return is_flocked(folder / LOCK_NAME)
 
 
 def is_flocked(path: Path) -> bool:
-    """Whether a process holds this file or folder; takes the lock for a moment to see."""
+    """Return whether a process holds this file or folder; takes the lock for a moment to find out."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

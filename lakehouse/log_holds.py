@@ -1,4 +1,4 @@
-"""Which part of a table's log this process still reads: every snapshot of its JVM begins with one checkpoint.
+"""The part of a table's log that this process still reads: every snapshot of its JVM begins with one checkpoint.
 
 Delta computes the state of a snapshot lazily, from the checkpoint that the snapshot began with and the commits after it. That
 may be at a commit, hours after the snapshot was made. So the files of each snapshot in use are held against cleaning.
@@ -47,13 +47,13 @@ class LogHolds:
             self._open[beginning] += 1
 
     def end(self, beginning: int) -> None:
-        """One transaction on this checkpoint is over; its commit may have left a snapshot of it."""
+        """End one transaction on this checkpoint; its commit may have left a snapshot of it."""
         with self._lock:
             self._open = self._open - Counter([beginning])
             self._noted[beginning] = self._clock()
 
     def held(self, *, readers_seconds: float) -> frozenset[int]:
-        """What snapshots begin with now, or began with in the last `readers_seconds`: a plan may still read those."""
+        """Return the checkpoints of the snapshots that a plan may still read: those of now and of the last `readers_seconds`."""
         with self._lock:
             sources = list(self._sources)
         installed = {source.beginning() for source in sources}  # asks the JVM, so without the lock

@@ -1,4 +1,4 @@
-"""What a table needs to stay small and quick, worked out from its log alone: which files to join, which days to drop.
+"""Plans that keep a table small and quick, made from its log alone: which files to join, which days to drop.
 
 A streamed table gets some files a second. They are joined in tiers, as a log-structured store does: many tiny ones into a
 small one, some small ones into a larger one, so that each row is rewritten three or four times in all and never more. When a
@@ -35,13 +35,13 @@ __all__ = [
 SMALL_BYTES: Final = 32 * 1024**2
 """A file below this is joined with others once its day is over."""
 TARGET_BYTES: Final = 64 * 1024**2
-"""What is joined in one go: some seconds of work, since derived tables wait for it."""
+"""Bytes that are joined in one go: some seconds of work, since derived tables wait for it."""
 TARGET_FILES: Final = 500
 TIERS: Final = ((256 * 1024, 60), (2 * 1024**2, 8), (16 * 1024**2, 8))
-"""(bytes, files): so many files below a size, and not below the size before, are joined while their day goes on."""
+"""(bytes, files): this many files below a size, and not below the size before, are joined while their day goes on."""
 
 SPARED_DAYS: Final = 7
-"""So many of the newest days that hold data are never dropped by retention, however old the clock says they are."""
+"""Number of newest days with data that retention never drops, however old they are by the clock."""
 MOST_RATIO: Final = 0.2
 """Days that hold more than this part of a table are dropped by a person only; see lake.drop_limit_ratio."""
 
@@ -53,12 +53,12 @@ ORDER: Final = {
     "ledger": ("device", "minute"),
     **dict.fromkeys(ROLLUPS, _WINDOWS),
 }
-"""By what the rows of a joined file are sorted; rows of equal keys keep the order that they had in their file."""
+"""Columns that sort the rows of a joined file; rows of equal keys keep the order that they had in their file."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table as its log tells it: `files` has path, size_bytes, num_records and partition.date, a row per file."""
+    """A table as in its log: `files` has path, size_bytes, num_records and partition.date, a row per file."""
 
     name: str
     id: str
@@ -87,7 +87,7 @@ class TableState:
         return int(pc.sum(self.files["size_bytes"]).as_py() or 0)
 
     def without(self, files: Iterable[DataFile]) -> "TableState":
-        """As it is once these files are gone; what stands in their place is not looked for."""
+        """Return the state without these files; files that replace them are not looked for."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -106,7 +106,7 @@ class Join:
 
     @property
     def rows(self) -> int:
-        """How many rows the new file must hold."""
+        """Number of rows that the new file must hold."""
         return sum(file.rows or 0 for file in self.files)
 
 
@@ -170,7 +170,7 @@ def _full_tier(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _bounded(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """As many as one go may take: the smallest first, so that what was joined before is not joined again with each few."""
+    """Return as many files as one go may take: the smallest first, so that a joined file is not joined again with each few."""
     chosen: list[dict[str, Any]] = []
     total = 0
     for file in sorted(
@@ -192,7 +192,7 @@ class Expiry:
 
 
 def landed_days(state: TableState) -> set[date]:
-    """The days on which rows of the table landed; where its log does not tell, the days of its rows."""
+    """Return the days on which rows of the table landed; if its log does not say, the days of its rows."""
     if "max.landed_at" in state.files.column_names:
         return {at.date() for at in state.files["max.landed_at"].to_pylist() if at is not None}
     if "partition.date" not in state.files.column_names:
@@ -201,7 +201,7 @@ def landed_days(state: TableState) -> set[date]:
 
 
 def newest_landed(state: TableState) -> datetime | None:
-    """When the newest row of the table landed, of the days that are plausible; None where its log does not tell."""
+    """Return the time at which the newest row of the table landed, of the plausible days; None if its log does not say."""
     if "max.landed_at" not in state.files.column_names:
         return None
     newest = newest_plausible(landed_days(state))
@@ -212,7 +212,7 @@ def newest_landed(state: TableState) -> datetime | None:
 def plan_expiry(
     state: TableState, *, keep_days: int, wall: date, newest: date | None, most_ratio: float = MOST_RATIO
 ) -> Expiry:
-    """What retention may take by itself, and what it must not take without a person.
+    """Return what retention may drop by itself, and what it must not drop without a person.
 
     Args:
         state: of the table.

@@ -1,7 +1,7 @@
 """Keeps a table's log short to read: checkpoints, and removal of what is older than the log is kept.
 
 Delta would do both in the commit that happens to be the two-hundredth, while rows wait: seconds, by Spark jobs and by
-listing a folder that holds a file per commit of the last day. Here both are done beside the commits, without a JVM.
+listing a folder that holds a file per commit of the last day. Here both are done next to the commits, without a JVM.
 """
 
 import json
@@ -29,7 +29,7 @@ __all__ = [
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..*parquet")
 _COMMIT: Final = re.compile(r"(\d{20})\.json")
 KEPT_EVERY_SECONDS: Final = 3600.0
-"""Of older checkpoints, one an hour is kept: to read an old version, at most an hour of commits is replayed."""
+"""Of older checkpoints, one an hour is kept: reading an old version then replays at most an hour of commits."""
 
 
 def last_checkpoint(root: str, name: str) -> int:
@@ -57,7 +57,7 @@ def write_checkpoint(root: str, name: str) -> int:
 def adopt_checkpoint(appender: "Appender", version: int) -> None:
     """Let this JVM forget the commits before a checkpoint: it holds a file status of each, some hundred bytes, for ever.
 
-    Asked to refresh, Delta would list the whole log to find what it knows already; here it is told.
+    Asked to refresh, Delta would list the whole log to find what it knows already; here it gets the version.
     """
     log, jvm = appender.log, appender.jvm
     nothing = jvm.scala.Option.empty()
@@ -81,7 +81,7 @@ def adopt_checkpoint(appender: "Appender", version: int) -> None:
 
 
 def commit_time(root: str, name: str, version: int) -> float | None:
-    """When a version was committed, in epoch seconds; None where its file is not there (yet, or any more)."""
+    """Return the time of a version's commit, in epoch seconds; None if its file does not exist (yet, or no longer)."""
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import FileType, PyFileSystem
 
@@ -109,7 +109,7 @@ def clean_log(
         name: of the table.
         keep_from: versions since then can be read afterwards.
         now: epoch seconds; the clock's where None.
-        held: versions from which somebody who runs reads the log: the newest checkpoint at or before each of them stays,
+        held: versions from which a running reader reads the log: the newest checkpoint at or before each of them stays,
             and every commit after the oldest of these; -1 holds the whole log.
         every_seconds: of older checkpoints, one per so many seconds stays. One that was the newest within this time stays
             too: a reader of another process may have begun with it.

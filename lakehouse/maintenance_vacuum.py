@@ -18,7 +18,7 @@ _CHUNK: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep deleted (or would, in a dry run)."""
+    """Files that a sweep deleted (or would delete, in a dry run)."""
 
     files: int
     bytes: int
@@ -32,8 +32,8 @@ def refuse_short(hours: float) -> None:
     """
     if hours < LEAST_HOURS:
         message = (
-            f"A vacuum that keeps {hours:g} hours would delete files that readers have open and that the stream has written but "
-            f"not committed yet. Keep at least {LEAST_HOURS} hour; lake.log_retention_hours is how far time travel reaches."
+            f"A vacuum that keeps {hours:g} hours would delete files that readers have open, and files that the stream has not "
+            f"committed yet. Keep at least {LEAST_HOURS} hour; lake.log_retention_hours sets how far time travel reaches."
         )
         raise FatalError(message)
 

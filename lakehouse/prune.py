@@ -1,4 +1,4 @@
-"""Which files of a table a query needs, by the conditions on times that DuckDB's plan pushes down to the scan.
+"""Choose the files of a table that a query needs, by the conditions on times that DuckDB's plan pushes down to the scan.
 
 A plan says per scan what every wanted row fulfils, with `now()` and arithmetic worked out. What is not understood here
 only means that a file is opened in vain: DuckDB checks every condition itself.
@@ -24,8 +24,9 @@ _CONJUNCTION: Final = re.compile(r"\(*(?:{0})(?: AND (?:{0}))*\)*".format(re.sub
 _LEAVES: Final = frozenset(
     {"READ_PARQUET", "PYTHON_ARROW_SCAN", "DUMMY_SCAN", "CTE_SCAN", "REC_CTE_SCAN", "DELIM_SCAN", "RANGE"}
 )
-"""Where rows come from as far as it is known here. Others may be answers that the planner found in the files it was given,
-`EMPTY_RESULT` among them: other files may say otherwise."""
+"""Known sources of rows in a plan. Others may be answers that the planner found in the files it was given, `EMPTY_RESULT` among
+them: other files may give other answers.
+"""
 
 
 def needed_files(plan: str, scan: Scan) -> list[str]:

@@ -47,7 +47,7 @@ def run_sql(
         sql: DuckDB's SQL; every table under the root is there by its name.
         version: read the tables as of this version.
         at: read the tables as they were at this time.
-        beside: further tables, by their names.
+        beside: additional tables, by their names.
         views: queries over the tables, by their names.
 
     Raises:
@@ -88,8 +88,8 @@ def _check_features(name: str, table: "DeltaTable") -> None:
     needed = set(protocol.reader_features or (["columnMapping"] if protocol.min_reader_version > 1 else [])) - _HARMLESS
     if needed:
         message = (
-            f"Table {name} needs {', '.join(sorted(needed))} of its reader, which is not known here; "
-            "`tidegate sql --engine spark` reads it."
+            f"Table {name} needs a reader with {', '.join(sorted(needed))}, which this engine does not support. Read it with "
+            "`tidegate sql --engine spark`."
         )
         raise TidegateError(message)
 
@@ -117,11 +117,11 @@ class _Reader:
         for name, files in self._files.items():
             self._set(name, files)
         found = self._connection.sql(sql)
-        # A statement that is no query has no answer.
+        # A statement that is not a query has no answer.
         return found.to_arrow_table() if found is not None else pa.table({})
 
     def _lock(self) -> None:
-        """Nothing but the files of these tables can be read; nothing is written, since only queries come here."""
+        """Allow reading only the files of these tables; nothing is written, since only queries come here."""
         self._connection.execute("SET allowed_directories = ?", [[f"{folder}/" for folder in self._folders]])
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
@@ -170,7 +170,7 @@ def _explained(text: str, names: list[str]) -> str:
 
 
 def tables_here(wanted: str, names: Iterable[str]) -> str:
-    """What to write instead of a table's name that is none."""
+    """Return a hint for an unknown table name: the nearest name and the tables that exist."""
     listed = sorted(names)
     near = difflib.get_close_matches(wanted.lower(), listed, n=1)
     hint = f"Did you mean {near[0]}? " if near else ""

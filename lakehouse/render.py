@@ -99,7 +99,7 @@ def _bytes_text(value: bytes) -> str:
 
 
 def _scalar(value: Any) -> Any:
-    """What stands in one field of a line."""
+    """Return the text of one field of a line."""
     found = plain(value)
     return json.dumps(found, ensure_ascii=False) if isinstance(found, (dict, list)) else "" if found is None else found
 

@@ -34,7 +34,7 @@ _tried: dict[str, int] = {}
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for: `kind` names the handler; `id` sorts by time; `author` and `reason` are kept with the effect.
+    """A request: `kind` names the handler; `id` sorts by time; `author` and `reason` are kept with the effect.
 
     A private one (erase) leaves no trace of its arguments in its answer.
     """
@@ -48,7 +48,7 @@ class Request:
     private: bool = False
 
     def mark(self) -> dict[str, Any]:
-        """What the commit of its effect carries in its metadata, under the key `request`; a private one names a hash."""
+        """Entry that the commit of its effect carries in its metadata, under the key `request`; a private one names a hash."""
         if not self.private:
             return asdict(self)
         device = str(self.arguments.get("device", ""))
@@ -57,7 +57,7 @@ class Request:
         return asdict(self) | {"arguments": {"device_sha256": named}, "reason": reason}
 
     def kept(self) -> dict[str, Any]:
-        """What stands beside its answer."""
+        """Entry that is kept next to its answer."""
         return self.mark() | {"arguments": {}} if self.private else asdict(self)
 
 
@@ -75,7 +75,7 @@ def await_answer(
     """Wait for what the writer answers.
 
     Raises:
-        TidegateError: the writer refused the request; its words.
+        TidegateError: the writer refused the request; the text is the writer's.
         UnavailableError: no answer in time, or `working` says that no writer is there any more. The request stays.
     """
     answer = _folder(root) / DONE / f"{request.id}.json"
@@ -83,7 +83,7 @@ def await_answer(
     while not answer.exists():
         if time.monotonic() > deadline or not working():
             message = (
-                f"The writer of the tables has not answered yet; the request {request.id} stays and runs when it can. "
+                f"The writer of the tables has not answered yet; the request {request.id} is kept and runs later. "
                 f"Its answer will be in {answer}."
             )
             raise UnavailableError(message)
@@ -95,14 +95,14 @@ def await_answer(
 
 
 def pending(root: str) -> list[Request]:
-    """The requests that wait, oldest first; a file that is no request is answered as refused by `run_pending`."""
+    """Return the waiting requests, oldest first; `run_pending` answers a file that is not a request as refused."""
     return [request for path in _waiting(root) if (request := _read(path)) is not None]
 
 
 def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
     """Run what waits, oldest first, and answer each; returns how many. A refusal (TidegateError) is an answer too.
 
-    A request that fails in a way that nobody foresaw keeps no other from its turn: it is tried again by the next calls, and
+    A request that fails unexpectedly does not block others: the next calls try it again, and it is
     answered as failed after `TRIES`.
 
     Raises:
@@ -128,7 +128,7 @@ def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
             what = type(error).__name__
             if not request.private:  # its text may hold the arguments
                 what += f": {' '.join(str(error).split())[:300]}"
-            said = f"The request failed {TRIES} times and is given up: {what}. See the stream's log."
+            said = f"The request failed {TRIES} times and is not tried again: {what}. See the stream's log."
             _answer(path, {"ok": False, "error": said, "request": request.kept()})
         _tried.pop(request.id, None)
         done += 1

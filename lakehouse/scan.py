@@ -129,7 +129,7 @@ def _duckdb_type(kind: Any) -> str | None:
 
 
 def _in_path(paths: list[str], partitions: tuple[str, ...], listed: Any) -> bool:
-    """Whether every path begins with its partition's values (`date=2026-11-28/`)."""
+    """Return whether every path begins with its partition's values (`date=2026-11-28/`)."""
     values = [listed[f"partition.{name}"].to_pylist() if paths else [] for name in partitions]
     wanted = ("".join(f"{name}={row[k]}/" for k, name in enumerate(partitions)) for row in zip(*values, strict=True))
     if not partitions:

@@ -49,13 +49,13 @@ def check_versions() -> None:
     """Refuse a pair of pyspark and delta-spark that was not proved together.
 
     Raises:
-        ConfigError: names what is installed, what is wanted and the command that mends it.
+        ConfigError: names what is installed, what is wanted and the command that fixes it.
     """
     found = {name: _installed(name) for name in PINNED}
     if found != PINNED:
         shown = " with ".join(f"{name} {version or '(missing)'}" for name, version in found.items())
         wanted = " ".join(f"{name}=={version}" for name, version in PINNED.items())
-        message = f"Installed is {shown}; Tidegate runs on {wanted.replace(' ', ' with ')}. Run `pip install {wanted}`."
+        message = f"Found {shown}, but Tidegate needs {wanted.replace(' ', ' with ')}. Run `pip install {wanted}`."
         raise ConfigError(message)
 
 
@@ -112,7 +112,7 @@ def spark_conf(
         "spark.sql.ui.explainMode": "simple",
         "spark.sql.debug.maxToStringFields": "5",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
-        # The landing's batches get their turn before what is done beside them (lakehouse/pools.xml).
+        # The landing's batches go before other work of the session (lakehouse/pools.xml).
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": f"file:{Path(__file__).with_name('pools.xml').absolute()}",
         # An idle query asks Kafka for its end offsets this often.
@@ -140,7 +140,7 @@ def open_session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    # py4j logs whatever a callback raises with its stack; the landing tells it in one sentence.
+    # py4j logs whatever a callback raises with its stack; the landing reports it in one sentence.
     for name in ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).disabled = True
     scratch = Path(tempfile.mkdtemp(prefix="tidegate-scratch-"))

@@ -78,24 +78,24 @@ from deltalake import DeltaTable
 """
 _POLARS_HEAD: Final = """\
 # Polars: pip install polars deltalake
-# Its SQL knows less than DuckDB's; where it refuses the query, end the DuckDB program with .pl() for a Polars frame.
+# Polars supports less SQL than DuckDB. If it rejects the query, end the DuckDB program with .pl() for a Polars frame.
 import polars as pl
 
 """
 _POLARS_VIEWS_HEAD: Final = """\
-# Polars, by DuckDB (Polars' own SQL does not know what the view needs): pip install polars duckdb deltalake
+# Polars through DuckDB (the SQL of Polars does not support the view): pip install polars duckdb deltalake
 import duckdb
 from deltalake import DeltaTable
 
 """
 _PANDAS_HEAD: Final = """\
-# pandas, which has no SQL of its own, by DuckDB: pip install pandas duckdb deltalake
+# pandas through DuckDB, because pandas has no SQL: pip install pandas duckdb deltalake
 import duckdb
 from deltalake import DeltaTable
 
 """
 _SPARK_HEAD: Final = """\
-# Spark: pip install delta-spark (it fetches Delta's jars); Spark's SQL differs from DuckDB's in places
+# Spark: pip install delta-spark (it fetches Delta's jars). Spark's SQL differs from DuckDB's in places.
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 

@@ -54,7 +54,7 @@ def run_spark_sql(
     try:
         query = read_query(session, sql)
         for name in named(" ".join([sql, *(view.sql for view in used)]), names):
-            # Spark refuses a time after the newest commit; the version at that time is asked of deltalake.
+            # Spark rejects a time after the newest commit; deltalake returns the version at that time.
             found = open_table(root, name, version=version, at=at).version()
             rows = session.read.format("delta").option("versionAsOf", found).load(table_uri(root, name))
             rows.createOrReplaceTempView(f"`{name}`")
@@ -68,7 +68,7 @@ def run_spark_sql(
 
 
 def _cause(thrown: Any) -> str:
-    """What Spark says of a query that failed while it ran: the message of the innermost error."""
+    """Return Spark's error text for a query that failed while it ran: the message of the innermost error."""
     while (cause := thrown.getCause()) is not None:
         thrown = cause
     return str(thrown.getMessage() or thrown.toString()).strip().splitlines()[0]

@@ -97,7 +97,7 @@ _FUNCTIONS: Final = frozenset(
         "session_user", "spark_partition_id", "try_aes_decrypt", "typeof", "user", "uuid", "version",
     }
 )  # fmt: skip
-"""Of the group of miscellaneous functions, which also holds `reflect`."""
+"""Allowed functions of the group of miscellaneous functions, which also holds `reflect`."""
 
 _TABLE_FUNCTIONS: Final = frozenset(
     {
@@ -120,7 +120,7 @@ class Query:
     relations: tuple[str, ...]
 
     def frame(self) -> "DataFrame":
-        """Its answer, once each relation has a view in the session; Spark's own errors pass.
+        """Return the answer, once each relation has a view in the session; Spark's own errors pass.
 
         Raises:
             ReadOnlyError: the query is too deep for Spark.
@@ -219,7 +219,7 @@ class _Walk:
         elif name.startswith(("scala.Some", "scala.Tuple")):
             self._wait_for(item, own, depth)
         elif not _is_leaf(name):
-            raise _refused(name.rpartition(".")[2].strip("$").rpartition("$")[2], "is not a part of such a query")
+            raise _refused(name.rpartition(".")[2].strip("$").rpartition("$")[2], "is not allowed in a query")
 
     def _visit_node(self, item: Any, kind: str, own: frozenset[str], depth: int) -> None:
         if kind == "UnresolvedWith":
@@ -238,7 +238,7 @@ class _Walk:
             parts = _texts(item.name())
             if len(parts) != 1 or parts[0].lower() not in _TABLE_FUNCTIONS:
                 listed = ", ".join(sorted(_TABLE_FUNCTIONS))
-                raise _refused(".".join(parts), f"is not one of the functions that give rows ({listed})")
+                raise _refused(".".join(parts), f"is not one of the table functions ({listed})")
         self._wait_for(item, own, depth)
 
     def _wait_for(self, item: Any, own: frozenset[str], depth: int) -> None:
@@ -246,7 +246,7 @@ class _Walk:
             self._waiting.append((item.productElement(at), own, depth))
 
     def _visit_with(self, item: Any, own: frozenset[str], depth: int) -> None:
-        """A name of WITH counts for what follows it, and for itself where the WITH is recursive."""
+        """Visit a WITH: a name counts for what follows it, and for itself if the WITH is recursive."""
         defined = item.cteRelations().iterator()
         while defined.hasNext():
             definition = defined.next()
@@ -260,7 +260,7 @@ class _Walk:
         if len(parts) != 1:
             raise _refused(".".join(parts), "is not the plain name of a table or view")
         if not item.options().isEmpty():
-            raise _refused(parts[0], "is read with options")
+            raise _refused(parts[0], "has options")
         if parts[0].lower() not in own:
             at = item.origin().startIndex()
             self._found.append((at.get() if at.isDefined() else 0, parts[0].lower()))
@@ -284,7 +284,7 @@ class _Walk:
 
 
 def _is_leaf(name: str) -> bool:
-    """Whether objects of this class hold no part of a plan: types, values, kinds of joins, directions of sorting."""
+    """Return whether objects of this class hold no part of a plan: types, values, kinds of joins, directions of sorting."""
     if name in _LEAVES or name.startswith(("scala.None$", "scala.Enumeration$")):
         return True
     package, _, _ = name.rpartition(".")
@@ -299,20 +299,20 @@ def _texts(parts: Any) -> list[str]:
 
 def _refused(subject: str, why: str) -> ReadOnlyError:
     return ReadOnlyError(
-        f"A query only reads, and {subject} {why}. Write one query (SELECT, FROM, WITH) over tables and views; commands such "
-        "as `tidegate correct` change tables."
+        f"A query only reads, but {subject} {why}. Write one query (SELECT, FROM, WITH) over tables and views. To change "
+        "tables, use commands such as `tidegate correct`."
     )
 
 
 def _too_large(count: int, of: str, most: int) -> ReadOnlyError:
-    return ReadOnlyError(f"The query has {count:,} {of}; the most is {most:,}. Write it shorter, or split it.")
+    return ReadOnlyError(f"The query has {count:,} {of}; the limit is {most:,}. Make it shorter, or split it.")
 
 
 def _overflow(error: Any) -> Exception:
-    """The sentence for a query that is too deep for Spark's stack, or that is no query of its parser; else the error itself."""
+    """Return the error for a query that is too deep for Spark's stack or not a query for its parser; else the error itself."""
     thrown = str(error.java_exception)
     if "StackOverflowError" in thrown:
-        return ReadOnlyError("The query is nested too deep for Spark. Write it with less nesting, or split it.")
+        return ReadOnlyError("The query is nested too deeply for Spark. Write it with less nesting, or split it.")
     if "SqlScriptingException" in thrown:
-        return _refused("a script", f"is no query ({thrown.partition(': ')[2].splitlines()[0].strip()})")
+        return _refused("a script", f"is not a query ({thrown.partition(': ')[2].splitlines()[0].strip()})")
     return error if isinstance(error, Exception) else TidegateError(str(error))

@@ -1,4 +1,4 @@
-"""What of DuckDB's SQL is one query that only reads: allow-lists over DuckDB's own parse tree and words.
+"""Accept only a single read-only DuckDB statement: allow-lists over DuckDB's own parse tree and words.
 
 A query can hold commands (`WITH x AS (COPY …)` writes a file) and functions that run the text they are given. Comments nest, so
 the words are those of DuckDB's tokenizer. What was checked is what runs: an EXPLAIN is put together again from its parts.
@@ -35,14 +35,14 @@ def check_query(connection: "DuckDBPyConnection", sql: str) -> str:
 
     Raises:
         TidegateError: it is not, in a sentence.
-        duckdb.Error: it is no SQL of DuckDB's.
+        duckdb.Error: it is not valid SQL for DuckDB.
     """
     import duckdb
 
     statements = duckdb.extract_statements(sql)
     if len(statements) != 1:
         count = f"{len(statements)} statements" if statements else "none"
-        message = f"`tidegate sql` answers one query at a time, and this is {count}."
+        message = f"`tidegate sql` runs one query at a time, but got {count}."
         raise TidegateError(message)
     kind = statements[0].type.name
     if kind == "SELECT":
@@ -126,6 +126,6 @@ def _check_function(name: str) -> None:
 
 def _refused(what: str, more: str = "") -> TidegateError:
     return TidegateError(
-        f"`tidegate sql` only reads, and this is {what}{more}. Write a query (SELECT, FROM, WITH, DESCRIBE); "
-        "what changes tables are commands of their own, such as `tidegate correct`."
+        f"`tidegate sql` only reads, but this is {what}{more}. Write a query (SELECT, FROM, WITH, DESCRIBE). To change "
+        "tables, use commands such as `tidegate correct`."
     )

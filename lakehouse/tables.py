@@ -24,7 +24,7 @@ class Column:
 class Table:
     """One Delta table under the root, in the folder of its name, partitioned by `date`.
 
-    `statistics` are the columns whose minimum and maximum stand in the log, so that readers skip files; each more
+    `statistics` are the columns whose minimum and maximum are in the log, so that readers skip files; each more
     costs every commit some time.
     """
 
@@ -48,11 +48,13 @@ class Table:
 
 
 CHECKPOINT_INTERVAL: Final = 1_000_000
-"""Never in a commit, while rows wait: maintenance writes a checkpoint every 200 commits, and cleans the log, beside them."""
+"""Large enough that no commit writes a checkpoint while rows wait: maintenance writes one every 200 commits, and cleans the
+log, next to the commits.
+"""
 
 _ORIGIN: Final = (
-    Column("partition", "int", "Kafka partition of the record that this row came from."),
-    Column("offset", "bigint", "Kafka offset of that record: (topic, partition, offset) is the row's origin."),
+    Column("partition", "int", "Kafka partition of the record that gave this row."),
+    Column("offset", "bigint", "Kafka offset of that record; (topic, partition, offset) is the row's origin."),
     Column("date", "date", "UTC day of received_at; the table is partitioned by it.", nullable=False),
 )
 
@@ -60,30 +62,35 @@ READINGS: Final = Table(
     name="readings",
     comment="One row per device, metric and moment, in the order of arrival; not unique by time.",
     columns=(
-        Column("device", "string", "Device id: whose reading this is.", nullable=False),
-        Column("metric", "string", "What was measured, as the device or its profile names it.", nullable=False),
+        Column("device", "string", "Device id.", nullable=False),
+        Column("metric", "string", "Name of the metric, from the device or its profile.", nullable=False),
         Column("value", "double", "The number; 1 or 0 for a boolean; null for text."),
         Column("text", "string", "The text; `true`/`false` for a boolean; all digits of an integer past 2^53."),
-        Column("unit", "string", "Unit as the device or the route gives it."),
-        Column("event_time", "timestamp", "When it was measured: the time to use (UTC).", nullable=False),
-        Column("device_time", "timestamp", "The time that the device claimed (UTC); null where it claimed none."),
-        Column("time_source", "string", "Whose clock event_time is: `device` or `gateway`.", nullable=False),
-        Column("received_at", "timestamp", "When the gateway received the message (UTC).", nullable=False),
-        Column("kafka_time", "timestamp", "When Kafka appended the record (UTC).", nullable=False),
+        Column("unit", "string", "Unit from the device or the route."),
+        Column("event_time", "timestamp", "Time of the measurement; use this time in queries (UTC).", nullable=False),
+        Column("device_time", "timestamp", "Time that the device claimed (UTC); null if it claimed none."),
+        Column("time_source", "string", "Clock that gave event_time: `device` or `gateway`.", nullable=False),
+        Column("received_at", "timestamp", "Time of receipt at the gateway (UTC).", nullable=False),
+        Column("kafka_time", "timestamp", "Time at which Kafka appended the record (UTC).", nullable=False),
         Column(
             "landed_at",
             "timestamp",
-            "When the write of this row began (UTC); Delta's history has the commit's.",
+            "Start of the write of this row (UTC); Delta's history has the time of the commit.",
             nullable=False,
         ),
-        Column("message_id", "string", "Identity of the message; null where the device gives none."),
+        Column("message_id", "string", "Identity of the message; null if the device gives none."),
         Column("boot", "bigint", "Boot counter of the device."),
         Column("seq", "bigint", "Sequence number of the message within its boot."),
-        Column("index", "int", "Which of several values of one metric in one message; 0 is the first.", nullable=False),
+        Column(
+            "index",
+            "int",
+            "Number of the value if a message holds several of one metric; 0 is the first.",
+            nullable=False,
+        ),
         Column(
             "flags",
             "array<string>",
-            "What a reader should know: `no_identity`, `beyond_double`, `sentinel`, `implausible`, …",
+            "Facts that a reader should know: `no_identity`, `beyond_double`, `sentinel`, `implausible`, …",
         ),
         Column("tags", "map<string,string>", "Fixed attributes from the topic or the route."),
         Column("mqtt_topic", "string", "Topic that the message was published to."),
@@ -91,22 +98,22 @@ READINGS: Final = Table(
         Column("gateway", "string", "Gateway that received the message."),
         Column("gateway_epoch", "bigint", "Connection of that gateway."),
         Column("message_number", "bigint", "Number of the message within the gateway's process, in receive order."),
-        Column("trace", "string", "W3C traceparent of the message; null where it came with none."),
+        Column("trace", "string", "W3C traceparent of the message; null if it had none."),
         Column(
             "payload_hash",
             "bigint",
-            "64-bit hash of the message's payload: equal under one identity means that the device sent the same again.",
+            "64-bit hash of the message's payload; equal hashes under one identity mean that the device sent the same again.",
         ),
         Column(
             "retained",
             "boolean",
-            "True where the broker replayed a retained message to a new subscription: nobody knows how old it is. Null in "
-            "rows of older versions.",
+            "True if the broker replayed a retained message to a new subscription, so that its age is unknown. Null in rows of "
+            "older versions.",
         ),
         Column(
             "waited_since",
             "timestamp",
-            "The message may have waited in the broker since then (UTC): the gateway was away, or could take no more.",
+            "Time since which the message may have waited in the broker (UTC), because the gateway was away or its window full.",
         ),
         _ORIGIN[2],
     ),
@@ -115,53 +122,53 @@ READINGS: Final = Table(
 
 DEAD_LETTERS: Final = Table(
     name="dead_letters",
-    comment="One row per refused message, or per refused part of a stored message, with its raw bytes.",
+    comment="One row per rejected message, or per rejected part of a stored message, with its raw bytes.",
     columns=(
-        Column("reason", "string", "Why it was refused: one word of a closed list.", nullable=False),
-        Column("stage", "string", "Which hop refused it: `gateway` or `stream`.", nullable=False),
-        Column("path", "string", "JSON path of the refused part."),
-        Column("got", "string", "What stood there."),
-        Column("wanted", "string", "What would have been accepted."),
-        Column("device", "string", "Device, where it is known."),
+        Column("reason", "string", "Reason of the rejection, from a closed list.", nullable=False),
+        Column("stage", "string", "Hop that rejected the message: `gateway` or `stream`.", nullable=False),
+        Column("path", "string", "JSON path of the rejected part."),
+        Column("got", "string", "Value at that path."),
+        Column("wanted", "string", "Value that would have been accepted."),
+        Column("device", "string", "Device id, if it is known."),
         Column("mqtt_topic", "string", "Topic that the message was published to."),
-        Column("payload", "binary", "The raw bytes; their beginning where the message was too large to keep."),
-        Column("payload_text", "string", "The bytes as text where they are valid UTF-8."),
+        Column("payload", "binary", "The raw bytes; only their beginning if the message was too large to keep."),
+        Column("payload_text", "string", "The bytes as text if they are valid UTF-8."),
         Column(
             "received_at",
             "timestamp",
-            "When the gateway received it; Kafka's time where that is unknown (UTC).",
+            "Time of receipt at the gateway, or Kafka's time if that is unknown (UTC).",
             nullable=False,
         ),
-        Column("profile", "string", "Profile that refused it."),
+        Column("profile", "string", "Profile that rejected the message."),
         Column("gateway", "string", "Gateway that received the message."),
         Column(
             "attempt",
             "int",
-            "How often it had been redriven when it was written; `tidegate dlq` counts what came after.",
+            "Number of redrives before this row was written; `tidegate dlq` counts later ones.",
             nullable=False,
         ),
         Column(
             "redriven_at",
             "timestamp",
-            "When it had been redriven before it was written; what came after stands in the journal of `tidegate dlq`.",
+            "Last redrive before this row was written; later redrives are in the journal of `tidegate dlq`.",
         ),
         *_ORIGIN[:2],
         Column("source_topic", "string", "Kafka topic that partition and offset refer to.", nullable=False),
         Column("gateway_epoch", "bigint", "Connection of that gateway."),
         Column("message_number", "bigint", "Number of the message within the gateway's process, in receive order."),
-        Column("partial", "boolean", "True where other parts of the message were stored.", nullable=False),
+        Column("partial", "boolean", "True if other parts of the message were stored.", nullable=False),
         Column("payload_bytes", "bigint", "Length of the whole message in bytes."),
-        Column("payload_sha256", "string", "SHA-256 of the whole message where only its beginning is kept."),
-        Column("landed_at", "timestamp", "When the write of this row began (UTC).", nullable=False),
+        Column("payload_sha256", "string", "SHA-256 of the whole message if only its beginning is kept."),
+        Column("landed_at", "timestamp", "Start of the write of this row (UTC).", nullable=False),
         Column("trace", "string", "W3C traceparent of the message."),
-        Column("message_id", "string", "MQTT user property `message-id` of the message, where it had one."),
-        Column("retain", "boolean", "True where the broker sent it as a retained message."),
+        Column("message_id", "string", "MQTT user property `message-id` of the message, if it had one."),
+        Column("retain", "boolean", "True if the broker sent it as a retained message."),
         Column(
             "may_have_waited",
             "boolean",
-            "True where the broker may have kept the message: the gateway was away, or could take no more.",
+            "True if the message may have waited in the broker, because the gateway was away or its window full.",
         ),
-        Column("waited_since", "timestamp", "Since when at the earliest (UTC); null where nobody knows."),
+        Column("waited_since", "timestamp", "Earliest time since which it may have waited (UTC); null if unknown."),
         _ORIGIN[2],
     ),
     statistics=("reason", "device", "received_at"),
@@ -169,13 +176,13 @@ DEAD_LETTERS: Final = Table(
 
 DUPLICATES: Final = Table(
     name="duplicates",
-    comment="One row per Kafka record of which the landing left out readings, because their identities were stored already.",
+    comment="One row per Kafka record with readings that were left out, because their identities were already stored.",
     columns=(
-        Column("device", "string", "Device id: whose readings were left out.", nullable=False),
-        Column("received_at", "timestamp", "When the gateway received the message (UTC).", nullable=False),
-        Column("kafka_time", "timestamp", "When Kafka appended the record (UTC).", nullable=False),
-        Column("landed_at", "timestamp", "When the write of this row began (UTC).", nullable=False),
-        Column("message_id", "string", "Identity of the message: that of its first reading that was left out."),
+        Column("device", "string", "Device id of the readings that were left out.", nullable=False),
+        Column("received_at", "timestamp", "Time of receipt at the gateway (UTC).", nullable=False),
+        Column("kafka_time", "timestamp", "Time at which Kafka appended the record (UTC).", nullable=False),
+        Column("landed_at", "timestamp", "Start of the write of this row (UTC).", nullable=False),
+        Column("message_id", "string", "Identity of the message, from its first reading that was left out."),
         Column("mqtt_topic", "string", "Topic that the message was published to."),
         Column("gateway", "string", "Gateway that received the message."),
         Column("gateway_epoch", "bigint", "Connection of that gateway."),
@@ -184,7 +191,7 @@ DUPLICATES: Final = Table(
         Column(
             "whole",
             "boolean",
-            "True where nothing of the message was stored for this device: the ledger counts it as a duplicate, unless "
+            "True if nothing of the message was stored for this device: the ledger counts it as a duplicate, unless "
             "`dead_letters` has it because its content differs.",
             nullable=False,
         ),

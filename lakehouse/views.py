@@ -34,7 +34,7 @@ def wide_view(profile: str, metrics: Mapping[str, str], *, count_retained: bool 
     Of several values of one metric in one message the first counts. Only messages with one of the metrics are there.
 
     Args:
-        profile: its name; what is no letter, digit or underscore becomes an underscore in the view's name.
+        profile: its name; other characters than letters, digits and underscores become underscores in the view's name.
         metrics: names and kinds as profiles have them: number, integer, boolean, text, enum or any. A metric of any kind
             gets two columns: its number, and `<metric>_text`.
         count_retained: list retained messages too, which a broker replays.
@@ -85,19 +85,19 @@ def _columns(metric: str, kind: str, metrics: Mapping[str, str]) -> list[tuple[s
 def shipped_views() -> list[View]:
     """The views that need no setting."""
     comment = (
-        "Gains of each counter from one reading to the next; no dip, reset or wrap is a spike. "
-        "`pending` is what a row may have gained besides: event `open`."
+        "Gain of each counter from one reading to the next; a dip, reset or wrap does not give a spike. "
+        "`pending` is a further gain that a row with event `open` may have."
     )
     return [View("counter_deltas", comment, COUNTER_DELTAS_SQL, COUNTER_DELTAS_SPARK)]
 
 
 def views_in(sql: str, views: Iterable[View]) -> list[View]:
-    """Those whose name stands in the query."""
+    """Return the views whose names are in the query."""
     found = list(views)
     names = set(named(sql, [view.name for view in found]))
     return [view for view in found if view.name in names]
 
 
 def named(sql: str, names: Iterable[str]) -> list[str]:
-    """The names that stand as a word in the query; one too many costs some milliseconds, nothing else."""
+    """Return the names that are words of the query; one too many costs only some milliseconds."""
     return [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sql, re.IGNORECASE)]

@@ -19,7 +19,7 @@ __all__ = ["writer_alone"]
 def writer_alone(
     kafka: KafkaSettings, stream: StreamSettings, lake: LakeSettings, jvm: JvmOptions, metrics: StreamMetrics
 ) -> Iterator[Writer]:
-    """A `Writer` while the block runs; Kafka need not be there. A stream that starts meanwhile is refused.
+    """Yield a `Writer` while the block runs; Kafka is not needed. A stream cannot start in the meantime.
 
     Raises:
         FatalError: another process writes there, or a table's log is damaged.

@@ -12,7 +12,7 @@ __all__ = ["ArrowSql"]
 
 
 class ArrowSql:
-    """Not thread-safe. Spark has the cores, so it takes one."""
+    """DuckDB connection with a single thread, because Spark has the cores. Not thread-safe."""
 
     def __init__(self, memory: str = "256MB", *, spills: bool = False) -> None:
         """`memory` is its limit; `spills`: what does not fit goes to a folder of its own."""

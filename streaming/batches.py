@@ -1,6 +1,6 @@
-"""What `foreachBatch` gets: batches one at a time, none after a stop, and what ended them is kept.
+"""Input of `foreachBatch`: batches one at a time, none after a stop; the exception that ended them is kept.
 
-Spark tells of an exception only as text of the JVM; and a query that is stopped in the middle of a batch runs it again.
+Spark reports an exception only as text of the JVM; and a query that is stopped in the middle of a batch runs it again.
 """
 
 import threading
@@ -16,7 +16,7 @@ __all__ = ["Batches"]
 
 
 class Batches(ABC):
-    """Of one query. `failure` is the exception that ended it; None while none did."""
+    """Batches of one query. `failure` is the exception that ended it; None while none did."""
 
     def __init__(self) -> None:
         self._busy, self._stopping = threading.Lock(), False

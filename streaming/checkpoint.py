@@ -1,4 +1,4 @@
-"""What the landing reads of Spark's checkpoint: does it exist, is it whole, how far did it plan.
+"""The landing's view of Spark's checkpoint: whether it exists, whether it is complete, and how far it planned.
 
 Through Hadoop's file system, so that it works wherever Spark's checkpoint lies.
 """
@@ -43,11 +43,11 @@ class Checkpoint:
             raise FatalError(self._broken("its file `metadata` is damaged")) from error
 
     def begun(self) -> bool:
-        """Whether it knows where to go on; else it is new, or its query was killed before it wrote where it begins."""
+        """Return whether the checkpoint has an offset to go on from; a new one has none, nor has one killed before its first."""
         return self.query_id() is not None and (self.planned() is not None or self._begin() is not None)
 
     def verify(self) -> None:
-        """Refuse what Spark would stumble over, or pass over.
+        """Refuse a checkpoint with which Spark would fail or skip records.
 
         Raises:
             FatalError: names the file and the next step.
@@ -57,7 +57,7 @@ class Checkpoint:
             raise FatalError(self._broken(what))
 
     def damage(self) -> str | None:
-        """What is wrong with the newest batches' files: Spark goes on from the last two."""
+        """Return the damage in the newest batches' files: Spark goes on from the last two."""
         planned, finished = self._numbers("offsets"), self._numbers("commits")
         newest = max(planned, default=-1)
         if max(finished, default=-1) > newest:
@@ -74,7 +74,7 @@ class Checkpoint:
         return self._damaged_begin() if newest < 0 else None
 
     def last_good(self) -> int | None:
-        """The newest batch from which Spark can go on: finished, and its offsets and those before it whole."""
+        """Return the newest batch from which Spark can go on: finished, with complete offsets, its own and those before."""
         for batch in sorted(set(self._numbers("commits")), reverse=True):
             offsets = range(max(0, batch - 1), batch + 1)
             if self._is_whole(f"commits/{batch}", _parse_commit) and all(
@@ -106,21 +106,21 @@ class Checkpoint:
         return max(self._numbers("commits"), default=None)
 
     def next_offsets(self) -> Offsets | None:
-        """Where the next batch begins: the end of the newest finished one. None before the first."""
+        """Return the start of the next batch: the end of the newest finished one. None before the first."""
         finished = self.finished()
         return self.ends(finished) if finished is not None else self._begin()
 
     def planned_ends(self) -> Offsets:
-        """Where the newest planned batch ends, which may not have run yet; nothing before the first."""
+        """Return the end of the newest planned batch, which may not have run yet; nothing before the first."""
         planned = self.planned()
         return self.ends(planned) if planned is not None else {}
 
     def starts(self, batch: int) -> Offsets:
-        """Where a batch began."""
+        """Return the start of a batch."""
         return self.ends(batch - 1) if batch > 0 else self._begin() or {}
 
     def ends(self, batch: int) -> Offsets:
-        """Where a batch ends.
+        """Return the end of a batch.
 
         Raises:
             FatalError: the file is missing or torn.
@@ -141,7 +141,7 @@ class Checkpoint:
     def _broken(self, what: str) -> str:
         return (
             f"The checkpoint {self.path} can't be used: {what}. The tables hold their own offsets, so nothing is lost. Run "
-            "`tidegate repair` to see what mends it, and with --apply to do it; no row is left out or doubled by it."
+            "`tidegate repair` to see the fix, and again with --apply to make it; the repair neither loses nor doubles rows."
         )
 
     def _read(self, name: str) -> str | None:
@@ -154,7 +154,7 @@ class Checkpoint:
             return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
         except Exception as error:
             if "ChecksumException" in str(error):
-                return ""  # torn: what is parsed tells
+                return ""  # torn: parsing finds it
             raise
         finally:
             stream.close()
@@ -169,7 +169,7 @@ class Checkpoint:
 
 
 class LocalCheckpoint(Checkpoint):
-    """The same without a JVM, for a checkpoint on this machine's disk."""
+    """The same checkpoint read without a JVM, on this machine's disk."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.folder = str(path), path

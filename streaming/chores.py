@@ -1,4 +1,4 @@
-"""What the writing process does beside landing: requests, derived tables, maintenance, one after the other on one thread.
+"""Work of the writing process next to landing: requests, derived tables, maintenance, one after the other on one thread.
 
 A chore that fails is tried again later and counted; it never stops the landing. Chores run in Spark's pool `chores`, so that
 a batch of the landing gets its turn first.
@@ -75,7 +75,7 @@ def handle(writer: Writer, request: Request) -> dict[str, Any]:
     """
     target = HANDLERS.get(request.kind)
     if target is None:
-        message = f"This version knows no request of kind {request.kind!r}; it knows {', '.join(sorted(HANDLERS))}."
+        message = f"This version has no request of kind {request.kind!r}; it has {', '.join(sorted(HANDLERS))}."
         raise TidegateError(message)
     module, function = target.split(":")
     answer: dict[str, Any] = getattr(import_module(module), function)(writer, request)
@@ -83,7 +83,7 @@ def handle(writer: Writer, request: Request) -> dict[str, Any]:
 
 
 class Chores:
-    """The thread that does them."""
+    """Thread that runs the chores."""
 
     def __init__(self, writer: Writer, chores: Sequence[Chore]) -> None:
         self._writer, self._chores = writer, chores
@@ -91,7 +91,7 @@ class Chores:
         self._thread = threading.Thread(target=self._run, name="chores", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -103,7 +103,7 @@ class Chores:
             try:
                 chore.close()
             except Exception as error:
-                logger.warning("%s could not be ended: %s", chore.name, " ".join(str(error).split())[:300])
+                logger.warning("cannot close %s: %s", chore.name, " ".join(str(error).split())[:300])
 
     def _run(self) -> None:
         self._writer.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "chores")
@@ -123,5 +123,5 @@ class Chores:
             pause = min(chore.every_seconds * 2**chore.failures, LONGEST_PAUSE_SECONDS)
             chore.due_at = time.monotonic() + pause
             text = str(error) if isinstance(error, TidegateError) else " ".join(str(error).split())[:300]
-            logger.warning("%s failed and is tried again in %.0f s: %s", chore.name, pause, text)
-            logger.debug("the failed chore", exc_info=error)
+            logger.warning("%s failed; next try in %.0f s: %s", chore.name, pause, text)
+            logger.debug("traceback of the failed chore", exc_info=error)

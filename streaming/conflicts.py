@@ -4,7 +4,7 @@ A copy is equal where its message has the payload that was stored (`payload_hash
 either of them; else where value, text, unit and the claimed time (`device_time`) are the same. The receive time of a copy
 is always another one and says nothing, but for one case: a native message (`bs:`) without a time of its own that one gateway
 receives again, live, over `REDELIVERY` after the first one. A redelivery comes within minutes, so this is a device that uses
-a `boot` and `seq` again, and whether its reading is a new one nobody can know: it is a dead letter.
+a `boot` and `seq` again, and whether its reading is new cannot be known: it is a dead letter.
 
 What landed last is remembered as a few numbers a row, so that the copies of a gateway's crash are compared without a look at
 the table. Older ones are looked up in the table, in one scan a batch: first in the files that admit the copies' devices and
@@ -39,7 +39,7 @@ COMPARED_COLUMNS: Final = (*_IDENTITY, *CONTENT_COLUMNS, *_MESSAGE, "event_time"
 REMEMBERED_ROWS: Final = 500_000
 """Newest rows with an identity that are remembered, at 76 bytes each."""
 REDELIVERY: Final = timedelta(minutes=10)
-"""Copies that arrive later than this are no redelivery, unless they waited somewhere."""
+"""Age of a copy up to which it counts as a redelivery, unless it waited somewhere."""
 FOLD_CHUNKS: Final = 64
 RECENT: Final = timedelta(minutes=2)
 SHOWN_READINGS: Final = 5
@@ -88,7 +88,7 @@ _JUDGED: Final = f"""
 
 
 class Contents:
-    """What was stored last under which identity. Not thread-safe: the landing's batch calls it, or its one worker."""
+    """Content stored last per identity. Not thread-safe: the landing's batch calls it, or its one worker."""
 
     def __init__(self, lookup: Lookup | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`lookup` asks the table for copies that are not remembered; None leaves those unchecked."""
@@ -131,7 +131,7 @@ class Contents:
         return _by_record(refused), unchecked
 
     def _stored(self, missing: "pa.Table") -> "pa.Table":
-        """What the table has under the identities of these copies, as far as the time for look-ups goes."""
+        """Return the stored rows with the identities of these copies, as far as the time for look-ups allows."""
         import pyarrow as pa
 
         wanted = self._sql.query(_HASHED, rows=missing)
@@ -177,7 +177,7 @@ def load_recent(root: str, contents: Contents) -> None:
 
     rows = dataset_of(DeltaTable(table_uri(root, "readings")))
     recent = ds.field("landed_at") >= pa.scalar(datetime.now(UTC) - RECENT, pa.timestamp("us", tz="UTC"))
-    # A file that is gone is told by others; here it only means that its rows are not compared.
+    # Other code reports a missing file; here it only means that its rows are not compared.
     with suppress(FileNotFoundError):
         for batch in rows.to_batches(columns=list(COMPARED_COLUMNS), filter=recent):
             if batch.num_rows:
@@ -199,17 +199,17 @@ def _letter(partition: int, offset: int, rows: list[dict[str, Any]]) -> dict[str
     got = [_shown(row["metric"], row["value"], row["text"], row["unit"]) for row in rows[:SHOWN_READINGS]]
     if conflicts and first["reused"]:
         wanted = (
-            f"another `boot` at each start: {first['message_id']} without a time of its own was received "
-            f"{timedelta(seconds=first['apart'] // 1_000_000)} before, with the same content"
+            f"another `boot` at each start: {first['message_id']} with the same content and no device time was received "
+            f"{timedelta(seconds=first['apart'] // 1_000_000)} earlier"
         )
     elif conflicts:
         stored = [_shown(row["metric"], row["stored_value"]) for row in rows[:SHOWN_READINGS]]
         origin = f"partition {first['stored_partition']} offset {first['stored_offset']}"
-        wanted = f"what is stored under {first['message_id']} from {origin}: {'; '.join([*stored, *tail])}"
+        wanted = f"the content stored for {first['message_id']} from {origin}: {'; '.join([*stored, *tail])}"
     else:
         wanted = (
-            f"a comparison with what was stored under {first['message_id']}: its row is deleted or corrected, or there was no "
-            "time left to look for it"
+            f"a comparison with the stored row of {first['message_id']}: the row is deleted or corrected, or there was no time "
+            "left to look for it"
         )
     return {
         "reason": first["reason"],

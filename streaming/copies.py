@@ -1,4 +1,4 @@
-"""Which records of a batch lost readings because those were stored already: the rows of `duplicates`, one a record."""
+"""Records of a batch with readings that were already stored: the rows of `duplicates`, one per record."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ COPIED_COLUMNS: Final = (
     "device", "received_at", "kafka_time", "message_id", "mqtt_topic", "gateway", "gateway_epoch", "message_number",
     "partition", "offset", "date",
 )  # fmt: skip
-"""What is read back of the batch's rows."""
+"""Columns of the batch's rows that are read back."""
 
 # A message may have two records of one device: it is a copy as a whole where none of them has a row that stays.
 _ROWS: Final = f"""
@@ -36,7 +36,7 @@ _ROWS: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What earlier commits of `duplicates` say of a batch.
+    """Facts about a batch in earlier commits of `duplicates`.
 
     Attributes:
         ends: of each partition that they cover, the offset up to which they do.

@@ -1,6 +1,6 @@
 """Kafka records into rows of `readings` and `dead_letters`: pure DataFrame functions, JVM expressions only.
 
-The gateway has validated every record. What stands in the topics beside its records (written by another program, or
+The gateway has validated every record. Other content of the topics (written by another program, or
 torn) is a poison record: it becomes a dead letter `spark_corrupt_record` with its raw bytes and stops nothing.
 """
 
@@ -86,16 +86,16 @@ _READING_COLUMNS: Final = (
     "timestamp_micros(r_waited_since_us) AS waited_since",
     "CAST(timestamp_micros(r_received_us) AS DATE) AS date",
 )
-"""How each column of `readings` comes from a record (`r_…`) and one of its readings (`i`)."""
+"""Expression per column of `readings`, from a record (`r_…`) and one of its readings (`i`)."""
 
 IS_READING: Final = "position IS NOT NULL"
-"""Which of the decoded rows are readings."""
+"""Condition that selects the readings among the decoded rows."""
 LANDED_COLUMNS: Final = tuple(f"`{column.name}`" for column in TABLE.columns if column.name != "landed_at")
 """Columns of `readings` that a decoded row holds already."""
 
 _CORRUPT: Final = "_corrupt"
 _OPTIONS: Final = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "allowNonNumericNumbers": "false"}
-# Years 2000 to 2200: outside, a number of microseconds is no receive time that a gateway of ours wrote.
+# Years 2000 to 2200: outside, a number of microseconds is not a receive time of a Tidegate gateway.
 _RECEIVED_FROM_US, _RECEIVED_TO_US = 946_684_800_000_000, 7_258_118_400_000_000
 # Years 1 to 9999: what every reader of the tables can show.
 _TIME_FROM_US, _TIME_TO_US = -62_135_596_800_000_000, 253_402_300_799_999_999
@@ -104,7 +104,7 @@ _TIME_FROM_US, _TIME_TO_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 def landed_at(now: datetime) -> Column:
     """The start of the write as a column whose value does not become part of the generated code.
 
-    A plain literal does, and every batch would compile its code anew.
+    A plain literal does, and every batch would compile its code again.
     """
     return F.expr(landed_at_words(now))
 
@@ -141,7 +141,7 @@ def decoded(records: DataFrame, topic: str = READINGS) -> DataFrame:
 
 
 def reading_rows(decoded_rows: DataFrame, landed: Column) -> DataFrame:
-    """Rows of `readings`, and beside them `position` (of the reading in its record), in the order of the records."""
+    """Return rows of `readings`, with `position` (of the reading in its record) added, in the order of the records."""
     rows = decoded_rows.where(IS_READING).withColumn("landed_at", landed)
     return rows.drop("raw_key", "raw_value", "topic", "timestamp")
 
@@ -210,7 +210,7 @@ def _is_record(record: Column) -> Column:
 
 
 def _are_readings(readings: Column) -> Column:
-    """Each has a metric, a value or a text, and times within bounds."""
+    """Return whether each reading has a metric, a value or a text, and times within bounds."""
     # `array_contains` is null where the array holds a null and not the value: no parsed text is that byte, no number NaN.
     named = F.array_contains(readings["metric"], F.expr("CAST(X'FF' AS STRING)")).isNotNull()
     all_numbers = F.array_contains(readings["value"], F.lit(float("nan"))).isNotNull()

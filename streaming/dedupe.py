@@ -1,4 +1,4 @@
-"""Which rows are already stored: identities (message_id, device, metric, index), on the driver.
+"""Find the rows that are already stored, by their identities (message_id, device, metric, index), on the driver.
 
 A message id `bs:<boot>:<seq>` is the number seq on the line (device, metric, index, boot): a device that counts without
 gaps needs one range per metric and boot, for ever. Any other id is a point: a hash on disk, for the horizon
@@ -41,9 +41,9 @@ RANGES_LIMIT: Final = 2_000_000
 FOLD_BATCHES: Final = 64
 FOLD_ROWS: Final = 50_000
 SAVE_POINTS: Final = 50_000
-"""So many points in memory alone are worth a snapshot."""
+"""Points in memory alone that are worth a snapshot."""
 HISTORY_PATIENCE_SECONDS: Final = 60.0
-"""So long a start waits for the ranges of the whole table; then they are learned beside the landing."""
+"""Time that a start waits for the ranges of the whole table; after it they are learned while landing runs."""
 FOLD_SHARE: Final = 0.25
 """The newest ranges are folded into all others when they are that many of them: one fold costs a second per million."""
 SAVE_SECONDS: Final = 60.0
@@ -125,7 +125,7 @@ _FOLD: Final = f"""
 
 
 class Seen:
-    """The identities in `readings`. The landing's batch calls it, one call at a time; `forget` may come from beside."""
+    """The identities in `readings`. The landing's batch makes one call at a time; `forget` may come from another thread."""
 
     def __init__(self, snapshot: Path | None = None) -> None:
         """`snapshot` is where the ranges are kept between runs, the points next to it; None keeps neither."""
@@ -147,7 +147,7 @@ class Seen:
 
     @property
     def figures(self) -> dict[str, tuple[int, float, int]]:
-        """Of ranges and points: how many are held, the share of the limit, and how many were forgotten for its sake."""
+        """Per kind (ranges, points): the number held, the share of the limit, and the number forgotten because of the limit."""
         ranges, points = self.range_count, self._points.count
         return {
             "range": (ranges, ranges / RANGES_LIMIT, self._evicted),
@@ -157,7 +157,7 @@ class Seen:
     def load(self, root: str, *, horizon_days: float) -> None:
         """Learn what is stored: the snapshot, and the rows that landed since.
 
-        Where there is no snapshot, that is the horizon, and the ranges of the whole table: those go on beside the landing
+        Where there is no snapshot, that is the horizon, and the ranges of the whole table: those are read while landing runs
         when they take longer than a minute.
 
         Raises:
@@ -168,7 +168,7 @@ class Seen:
         table = DeltaTable(table_uri(root, "readings"))
         self._table_id, self._horizon_days = str(table.metadata().id), horizon_days
         held = read_snapshot(self._snapshot, self._table_id) if self._snapshot else None
-        # What it knows past the table's newest commit was lost with that commit, and has to be stored again.
+        # Identities past the table's newest commit were lost with that commit, and their rows have to be stored again.
         if held is not None and (mark := newest_mark(root, "readings")) and mark.at_ms < held.since.timestamp() * 1000:
             held = None
         oldest = since = datetime.now(UTC) - timedelta(days=horizon_days)
@@ -189,7 +189,8 @@ class Seen:
             self._learn_since(rows, since)
         except FileNotFoundError as error:
             message = (
-                f"The table readings misses a data file ({error}). `tidegate repair` counts what is lost and mends it."
+                f"A data file of the table readings is missing ({error}). Run `tidegate repair` to see which rows are lost and "
+                "how to fix the table."
             )
             raise FatalError(message) from error
         self._base, self._recent = self._fold([self._base, *self._recent]), []
@@ -229,10 +230,10 @@ class Seen:
                         self._base, self._recent = self._fold([self._base, *self._recent]), []
             self._whole = True
         except OSError as error:
-            logger.warning("The ranges of older readings are not whole; the next start reads them again: %s", error)
+            logger.warning("The ranges of older readings are incomplete; the next start reads them again: %s", error)
 
     def duplicates(self, rows: "pa.Table") -> "pa.Table":
-        """The rows of a batch that are stored already or stand twice in it: row (from 1), partition, offset, position, replayed.
+        """Return the rows of a batch that are stored or twice in it: row (from 1), partition, offset, position, replayed.
 
         Args:
             rows: KEY_COLUMNS, in the order written; `position` counts rows of the same record.
@@ -279,7 +280,7 @@ class Seen:
                 self._write(ranges, landed_at)
 
     def close(self, landed_at: datetime | None = None) -> None:
-        """End what goes on beside the landing, and save what landed up to `landed_at`."""
+        """End the background work, and save what landed up to `landed_at`."""
         self._stopped.set()
         for thread in (self._joining, self._history):
             if thread.is_alive():
@@ -288,11 +289,11 @@ class Seen:
             self.save(landed_at)
 
     def forget(self, device: str) -> None:
-        """Know nothing of a device any more, here and on disk: what it sent before is new if it comes again."""
+        """Forget a device, here and on disk: its earlier messages count as new if they come again."""
         with self._lock:
             self._forgotten.append(device)
             tag = self._tag(device)
-        self._points.forget(tag)  # takes long where points are many: the landing goes on
+        self._points.forget(tag)  # takes long if there are many points; the landing continues
         with self._lock:
             self._base, *self._recent = (self._without(ranges, device) for ranges in (self._base, *self._recent))
             held = read_snapshot(self._snapshot, self._table_id) if self._snapshot else None
@@ -327,7 +328,7 @@ class Seen:
         return self._sql.query(_WITHOUT, {"device": device}, ranges=ranges)
 
     def _plain(self, held: "pa.Table") -> "pa.Table":
-        """What a snapshot holds, as this version holds it in memory."""
+        """Convert the ranges of a snapshot to the form of this version."""
         held = self._sql.query(_CONVERTED, ranges=held) if "stem" in held.column_names else held
         return held.select(self._base.column_names)
 
@@ -346,7 +347,7 @@ class Seen:
 
 
 def points_folder(snapshot: Path) -> Path:
-    """Where the points of the identities with this snapshot are."""
+    """Return the folder of the points that belong to this snapshot."""
     return snapshot.with_name(f"{snapshot.stem}_points")
 
 

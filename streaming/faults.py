@@ -1,4 +1,4 @@
-"""What ended the query, as one sentence and a kind: a passing fault (wait and restart) or one for a person."""
+"""The end of the query as one sentence and a kind: a passing fault (wait and restart) or one for a person."""
 
 from typing import Final
 
@@ -24,18 +24,18 @@ _MEMORY: Final = ("OutOfMemoryError", "GC overhead limit")
 
 
 def classify(error: BaseException, *, bootstrap_servers: str, log: str) -> TidegateError:
-    """The error to raise or to wait for; `log` is where the rest stands."""
+    """Return the error to raise or to wait for; `log` names the place of the details."""
     if isinstance(error, TidegateError):
         return error
     text = str(error)
     if _any(_DISK_FULL, text):
         return RetryableError(
-            "The disk of tables or checkpoint is full; landing waits for space.", retry_after_seconds=5.0
+            "The disk of the tables or of the checkpoint is full; landing waits for space.", retry_after_seconds=5.0
         )
     if _any(_DATA_LOSS, text):
         return FatalError(
-            f"Kafka lost records that were not stored yet ({_first_line(text)}). Nothing is skipped in silence: "
-            "`tidegate repair` names the exact ranges and what to do, and so does the next start."
+            f"Kafka lost records that were not stored yet ({_first_line(text)}). No record is skipped without a report: "
+            "`tidegate repair` and the next start name the exact ranges and the next step."
         )
     if _any(_KAFKA_AWAY, text):
         return RetryableError(

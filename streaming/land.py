@@ -9,7 +9,7 @@ A batch is written, looked at, committed (lakehouse/append.py). What must not be
 Records that lose readings as copies are rows of `duplicates`. A copy that says something else than what is stored, or that
 could not be compared, is a dead letter. Only the batch that drops them can tell, so that batch commits `dead_letters` and
 `duplicates` before `readings`: killed in between, it is run again with both in place. The second run drops the same copies;
-what it thinks of them is filtered out with its other dead letters, so what the first run refused stays refused.
+what it thinks of them is filtered out with its other dead letters, so what the first run rejected stays rejected.
 """
 
 import time
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["Landing"]
 
 SMALL_BATCH_RECORDS: Final = 50_000
-"""Up to this many records one task writes one file: a second task costs a small batch more than it saves."""
+"""Records up to which one task writes one file: a second task costs a small batch more than it saves."""
 _READ_BACK: Final = (*KEY_COLUMNS, "event_time", "received_at", "kafka_time", "gateway", "retained")
 
 
@@ -73,7 +73,7 @@ class _Batch:
 
 
 class Landing(Batches):
-    """Of the query `land`."""
+    """Landing of the query `land`."""
 
     def __init__(
         self,
@@ -89,15 +89,15 @@ class Landing(Batches):
         marker: Marker,
         fsync: bool,
     ) -> None:
-        """A landing that goes on from what the tables hold.
+        """Create a landing that goes on from the tables' state.
 
         Args:
             spark: the session.
             root: where the tables are.
             checkpoint: of the query.
             seen: the identities that are stored.
-            progress: is told what goes on.
-            mirror: is told the offsets that are stored, after each batch.
+            progress: receives the events of the landing.
+            mirror: receives the stored offsets after each batch.
             marks: the newest of each table.
             topics: the two.
             marker: makes the marks of the commits to come.
@@ -115,7 +115,7 @@ class Landing(Batches):
         self._spark, self._root, self._topics = spark, root, topics
         self._rows = Projection(spark, IS_READING, LANDED_COLUMNS)
         self._parallelism = spark.sparkContext.defaultParallelism
-        # Learning a batch's identities can go on beside the next batch's Spark job.
+        # Learning a batch's identities can run during the next batch's Spark job.
         self._worker = ThreadPoolExecutor(1, "seen")
         self._contents, self._replays = Contents(make_lookup(root)), Replays(make_replay_lookup(root))
         self._learning: Future[None] | None = self._worker.submit(load_recent, root, self._contents)
@@ -262,7 +262,7 @@ class Landing(Batches):
         return batch.records.where(~covered)
 
     def _behind(self, batch: _Batch, table: str) -> list[tuple[str, int, int]]:
-        """Where the table's own commits end, of the partitions in which they reach past the batch's start."""
+        """Return the ends of the table's own commits, for the partitions in which they reach past the batch's start."""
         self._done[table] = behind(batch.starts, self._done[table])
         return self._done[table]
 
@@ -271,7 +271,7 @@ class Landing(Batches):
         return rows.join(F.broadcast(drop), ["partition", "offset", "position"], "left_anti").drop("position")
 
     def _file_count(self, batch: _Batch) -> int:
-        """As many as tasks run at once, whatever the number of Kafka's partitions; one of a small batch."""
+        """Return the number of tasks that run at once, whatever the number of Kafka's partitions; one for a small batch."""
         return 1 if batch.count(self._topics.readings) <= SMALL_BATCH_RECORDS else self._parallelism
 
     def _await_learning(self) -> None:

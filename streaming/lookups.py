@@ -28,9 +28,9 @@ Lookup = Callable[["pa.Table"], Iterable["pa.Table"]]
 """Rows of a batch -> rows of the table, piece by piece, some of which equal them."""
 
 LOOKUP_SHARE: Final = 0.2
-"""Of the time at most, over look-ups in the table."""
+"""Largest share of the time for look-ups in the table."""
 LOOKUP_BURST_SECONDS: Final = 10.0
-"""What look-ups may take at once after a time without any."""
+"""Time that look-ups may take at once after a time without any."""
 
 _FAR: Final = datetime.max.replace(tzinfo=UTC)
 
@@ -45,7 +45,7 @@ class Search:
     def find(
         self, wanted: "pa.Table", keys: set[int], key: str, keyed: str, *, bounded: bool = True
     ) -> "list[pa.Table]":
-        """What the table holds of these rows, piece by piece, until all keys are found or the time is over.
+        """Yield the table's matches for these rows, piece by piece, until all keys are found or the time is over.
 
         Args:
             wanted: the rows to look for.

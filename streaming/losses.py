@@ -1,4 +1,4 @@
-"""Records that Kafka no longer has: found before a query starts, told exactly, and passed over only where a person said so.
+"""Records that Kafka no longer has: found before a query starts, reported exactly, and skipped only if a person accepts it.
 
 `tidegate repair` leaves its word for the next start in `<root>/_repair/next_start.json`: which losses were accepted, and
 from where records are to be read again because a torn commit was set aside.
@@ -25,7 +25,7 @@ class Lost(NamedTuple):
     """Kafka's partition no longer holds the record that comes next (`following`).
 
     `edge` is its oldest offset where records expired; the first offset that holds another record than before, less than
-    `following`, where the log was cut; 0 where the topic was made anew; -1 where the partition is not there.
+    `following`, where the log was cut; 0 where the topic was recreated; -1 where the partition does not exist.
     """
 
     topic: str
@@ -35,24 +35,24 @@ class Lost(NamedTuple):
 
     @property
     def expired(self) -> bool:
-        """Whether it is a range of known length."""
+        """True if the loss is a range of known length."""
         return self.edge > self.following
 
     def __str__(self) -> str:
         where = f"{self.topic} partition {self.partition}"
         if self.edge < 0:
-            return f"{where} is not there any more (stored up to offset {self.following - 1})"
+            return f"{where} no longer exists (stored up to offset {self.following - 1})"
         if not self.expired:
-            back = f" from offset {self.edge} on it holds other records," if self.edge else ""
+            back = f" it holds other records from offset {self.edge} on," if self.edge else ""
             return (
-                f"{where} was made anew or cut: stored up to offset {self.following - 1},{back} "
-                f"and what the old one held after offset {max(self.edge, self.following) - 1} is gone"
+                f"{where} was recreated or cut back: stored up to offset {self.following - 1},{back} "
+                f"and its former records after offset {max(self.edge, self.following) - 1} are gone"
             )
         return f"{where} offsets {self.following} to {self.edge - 1} ({self.edge - self.following} records)"
 
 
 def gone(following: Offsets, oldest: Offsets, newest: Offsets, remade: Iterable[str] = ()) -> list[Lost]:
-    """What comes next and is not in Kafka any more.
+    """Return the records that come next and that Kafka no longer has.
 
     Args:
         following: the next offset to be read, per topic and partition.
@@ -79,11 +79,11 @@ def gone(following: Offsets, oldest: Offsets, newest: Offsets, remade: Iterable[
 
 
 def lost_text(lost: Iterable[Lost]) -> str:
-    """The refusal, as sentences with the next step."""
+    """Return the refusal as sentences with the next step."""
     return (
-        f"Kafka no longer has the records that come next: {'; '.join(map(str, lost))}. Nothing is skipped in silence. "
-        "Run `tidegate repair --accept-loss` to see what going on without them means, and with --apply to do it; stored rows "
-        "stay."
+        f"Kafka no longer has the records that come next: {'; '.join(map(str, lost))}. No record is skipped without a report. "
+        "Run `tidegate repair --accept-loss` to see the effect of going on without them, and again with --apply to do it; "
+        "stored rows stay."
     )
 
 
@@ -94,7 +94,7 @@ def remade_topics(mark: Mark | None, ids: Mapping[str, str]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class StartOrder:
-    """What a repair says to the next start on a new checkpoint."""
+    """Instructions of a repair for the next start on a new checkpoint."""
 
     replay: Offsets = field(default_factory=dict)
     accepted: Sequence[Lost] = ()
@@ -102,11 +102,11 @@ class StartOrder:
 
     @property
     def cuts(self) -> list[Lost]:
-        """The accepted cuts: a start goes on from their edges even where it does not see them any more."""
+        """The accepted cuts: a start continues at their edges even if it does not see them any more."""
         return [each for each in self.accepted if 0 <= each.edge < each.following]
 
     def refused(self, lost: Iterable[Lost]) -> list[Lost]:
-        """The losses that nobody accepted. A range must end where the accepted one does, or earlier; a cut, there or later."""
+        """Return the losses not accepted. A range must end where the accepted one does, or earlier; a cut, there or later."""
         return [each for each in lost if not any(_covers(known, each) for known in self.accepted)]
 
     def refused_by_checkpoint(self, lost: Iterable[Lost], following: Offsets) -> list[Lost]:
@@ -121,7 +121,7 @@ class StartOrder:
         return StartOrder() if done else self
 
     def settle(self) -> None:
-        """It is done: a mark in the tables holds it, or a checkpoint does. Kept beside, as a record."""
+        """Mark the order as done, because a mark in the tables or a checkpoint holds it. The file is kept as a record."""
         if self.file is not None and self.file.exists():
             self.file.rename(self.file.with_name(f"{self.file.stem}.done-{datetime.now(UTC):%Y%m%dT%H%M%S%f}.json"))
 
@@ -133,7 +133,7 @@ def _covers(accepted: Lost, lost: Lost) -> bool:
 
 
 def read_order(root: str) -> StartOrder:
-    """What the last repair left; an empty order where there is none, or the tables are on an object store.
+    """Return the order of the last repair; an empty one if there is none, or if the tables are on an object store.
 
     Raises:
         ValueError: the file is damaged.
@@ -146,7 +146,7 @@ def read_order(root: str) -> StartOrder:
 
 
 def write_order(root: str, order: StartOrder, note: Mapping[str, Any]) -> Path:
-    """Leave it for the next start; `note` says who and why."""
+    """Write the order for the next start; `note` says who and why."""
     path = to_path(root) / REPAIR_FOLDER / ORDER_NAME
     write_json(path, {"replay": order.replay, "accepted": [list(each) for each in order.accepted], **note})
     return path

@@ -98,26 +98,26 @@ class LastNames:
         ]
         if cut:
             message = (
-                f"Kafka's log was cut back while it was read: {'; '.join(cut)} holds another record than was landed. Nothing is "
-                "skipped in silence. Run `tidegate repair --accept-loss` to see what going on means, and with --apply to do it; "
-                "stored rows stay. A SQL stream says at its next start how it goes on."
+                f"Kafka's log was cut back while it was read: {'; '.join(cut)} holds another record than the one that landed. No "
+                "record is skipped without a report. Run `tidegate repair --accept-loss` to see the effect of going on, and "
+                "again with --apply to do it; stored rows stay. A SQL stream says at its next start how it goes on."
             )
             raise FatalError(message)
         if unsure:
             message = (
-                f"{unsure} has a new leader, and Kafka did not give the name of the last record before it in time. Reading "
-                "begins again; then stored rows are compared with Kafka's log."
+                f"{unsure} has a new leader, and Kafka did not return the name of the last record before the change in time. "
+                "Reading starts again, and stored rows are then compared with Kafka's log."
             )
             raise RetryableError(message)
 
 
 class Marker(LastNames):
-    """Of one landing; a commit asks it for the mark of its batch."""
+    """Marks of one landing; a commit asks for the mark of its batch."""
 
     def __init__(
         self, ids: Mapping[str, str], order: StartOrder, cuts: Cuts, last: Names, read: ReadNames, *, era: int = 0
     ) -> None:
-        """A marker that goes on from what the tables hold.
+        """Create a marker that goes on from the tables' state.
 
         Args:
             ids: Kafka's ids of the topics.

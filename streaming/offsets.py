@@ -1,6 +1,6 @@
 """Kafka offsets as the landing keeps them: in Spark's checkpoint, in the commits of the tables, and where a run begins.
 
-Every commit of ours holds, in its metadata, the query, the batch, and the offsets at which the batch began and ended.
+Each commit here holds, in its metadata, the query, the batch, and the offsets at which the batch began and ended.
 (topic, partition, offset) is what a row comes from, so after a (re)start each table is asked how far it is, and what lies
 before that is not written again, whatever became of the checkpoint.
 """
@@ -45,13 +45,13 @@ Cuts = dict[str, dict[int, list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a commit says about its batch: `app` is Spark's query id, which lives in the checkpoint.
+    """Mark of a commit about its batch: `app` is Spark's query id, which is in the checkpoint.
 
     `topics` are Kafka's ids of the topics that the offsets are of (none in marks of older versions); `last` are the names of
     the newest known record of each partition, mostly the one before its end; `cuts` are the offsets at which a partition's log
-    was cut back, each accepted by somebody, oldest first; `versions` are those of the landed tables before this commit, and
+    was cut back, each accepted by a person, oldest first; `versions` are those of the landed tables before this commit, and
     `follows` the tables that the same batch commits to after it (none in marks of older versions); `lost` are the ranges that
-    were passed over before this batch, because somebody accepted it; `at_ms` is the commit's own time, or that of the commit of
+    were skipped before this batch, because a person accepted it; `at_ms` is the commit's own time, or that of the commit of
     which a later one repeats the mark. `beyond` is how far the table is where that is further than the batch's end: a new
     checkpoint reads a batch again, and may divide it in another way. `era` counts the checkpoints: the order of two marks must
     not depend on a clock (0 in marks of older versions).
@@ -72,7 +72,7 @@ class Mark:
     at_ms: int = field(default=0, compare=False)
 
     def encode(self) -> str:
-        """The metadata of the commit; `offsets` are the ends."""
+        """Encode as commit metadata; `offsets` are the ends."""
         told: dict[str, Any] = {"app": self.app, "batch": self.batch, "starts": self.starts, "offsets": self.ends}
         told |= {"topics": dict(self.topics)} if self.topics else {}
         told |= {"lost": [list(each) for each in self.lost]} if self.lost else {}
@@ -90,7 +90,7 @@ class Mark:
 
     @property
     def reach(self) -> Offsets:
-        """How far the table is: it has all records before these offsets."""
+        """Offsets before which the table has all records."""
         return largest(self.ends, self.beyond)
 
     def within(self, cuts: Cuts) -> "Mark":
@@ -106,7 +106,7 @@ class Mark:
 
 
 def newest_of(marks: Iterable[Mark | None]) -> Mark | None:
-    """The one of the latest batch of the latest checkpoint; marks of older versions only tell those by the commits' times."""
+    """Return the mark of the latest batch of the latest checkpoint; older versions' marks only order by their commits' times."""
     newest: Mark | None = None
     for mark in marks:
         if mark is None or newest is None:
@@ -123,7 +123,7 @@ def _order(mark: Mark, other: Mark) -> int:
 
 
 def next_era(marks: Iterable[Mark | None], app: str | None) -> int:
-    """The number of the checkpoint that a start goes on with: of the query `app`, or a new one (None)."""
+    """Return the number of the checkpoint that a start goes on with: of the query `app`, or a new one (None)."""
     known = [mark for mark in marks if mark is not None]
     own = [mark.era for mark in known if mark.app == app]
     return max(own) if own else 1 + max((mark.era for mark in known), default=0)
@@ -172,7 +172,7 @@ def _check_newest(opened: Any, uri: str) -> None:
     if not any("commitInfo" in action for action in actions):
         message = (
             f"The newest commit of the table {uri} is empty or torn ({name}), as after a power cut. Nothing was changed. Run "
-            "`tidegate repair` to see what mends it, and with --apply to do it: its batch is landed anew from Kafka."
+            "`tidegate repair` to see the fix, and again with --apply to make it: the batch lands again from Kafka."
         )
         raise FatalError(message)
 
@@ -238,12 +238,12 @@ def record_count(starts: Offsets, ends: Offsets, topic: str) -> int:
 
 
 def behind(starts: Offsets, done: Iterable[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-    """Those of a table's (topic, partition, end) that reach past the start of a batch: its rows may hold some already."""
+    """Return the (topic, partition, end) of a table that reach past a batch's start: the table may hold some of its rows."""
     return [(topic, part, end) for topic, part, end in done if end > starts.get(topic, {}).get(part, 0)]
 
 
 def beyond(ends: Offsets, done: Iterable[tuple[str, int, int]]) -> Offsets:
-    """What of a table's (topic, partition, end) reaches past the end of a batch."""
+    """Return the ends of a table that reach past the end of a batch."""
     further: Offsets = {}
     for topic, part, end in done:
         if end > ends.get(topic, {}).get(part, 0):
@@ -268,5 +268,5 @@ def largest(*each: Offsets) -> Offsets:
 
 
 def moved(starts: Offsets, ends: Offsets) -> bool:
-    """Whether a span holds any record."""
+    """Return whether a span holds any record."""
     return any(end > starts.get(topic, {}).get(part, 0) for topic, parts in ends.items() for part, end in parts.items())

@@ -2,7 +2,7 @@
 
 Each file holds hashes, ascending, then a 32-bit tag of the device for each (so that a device can be forgotten), then a
 footer with the count and checksums. Files are mapped into memory and searched by bisection. New hashes wait in memory until
-they are a file; small files are joined into larger ones, slice by slice, on a thread beside the landing. A day is one file
+they are a file; small files are joined into larger ones, slice by slice, on a thread next to the landing. A day is one file
 in the end. All of it is derived from the table: a file that is lost or torn is noticed when it is opened.
 
 A hash that is found makes a reading suspected: the landing compares it with the table's row (streaming/conflicts.py).
@@ -39,7 +39,7 @@ POINTS_LIMIT: Final = 4_000_000_000
 FLUSH_POINTS: Final = 250_000
 """New ones in memory, some 150 bytes each, until they become a file."""
 JOINED_FILES: Final = 8
-"""So many files of one size of one day are joined."""
+"""Number of files of one size and one day that are joined."""
 SLICE_POINTS: Final = 1_000_000
 """Joined, or searched for a device, at once."""
 _HASH_BYTES: Final = 8
@@ -88,11 +88,11 @@ class Points:
 
     @property
     def fresh_count(self) -> int:
-        """Those that are in no file yet."""
+        """Number of points that are not in a file yet."""
         return sum(map(len, self._fresh.values()))
 
     def find(self, points: Collection[int]) -> list[int]:
-        """Those of these hashes that are held."""
+        """Return those of these hashes that are held."""
         with self._lock:
             found = {point for fresh in self._fresh.values() for point in points if point in fresh}
             ordered = sorted(set(points) - found)
@@ -120,7 +120,7 @@ class Points:
                 try:
                     self._files.append(self._write(day, len(ordered), [(hashes, tags)]))
                 except OSError as error:
-                    logger.warning("Identities could not be saved to %s: %s", self._folder, error)
+                    logger.warning("cannot save identities to %s: %s", self._folder, error)
                     return
                 del self._fresh[day]
 
@@ -136,7 +136,9 @@ class Points:
             try:
                 found.append(_map(entry, self._folder / entry.name))
             except (OSError, ValueError, struct.error) as error:
-                logger.warning("Identities of a day are not readable and are read from the table again: %s", error)
+                logger.warning(
+                    "cannot read the saved identities of a day; reading them from the table again: %s", error
+                )
                 lost.add(entry.day)
         with self._lock:
             self._files = [file for file in found if file.entry.day not in lost]
@@ -198,7 +200,7 @@ class Points:
                 try:
                     joined = self._write(due[0].entry.day, count, slices)
                 except (OSError, ValueError) as error:
-                    logger.info("Files of identities are joined another time: %s", error)
+                    logger.info("cannot join files of identities now; the next try is later: %s", error)
                     return
                 with self._lock:
                     self._replace(due, [joined])
@@ -262,13 +264,13 @@ def _map(entry: Entry, path: Path, *, check: bool = True) -> _File:
     size, ends = entry.points * (_HASH_BYTES + _TAG_BYTES), entry.points * _HASH_BYTES
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size != size + _FOOTER.size:
-            message = f"{path} has not the length of {entry.points} identities"
+            message = f"the length of {path} does not match {entry.points} identities"
             raise ValueError(message)
         mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     magic, count, crc_hashes, crc_tags = _FOOTER.unpack(mapped[size:])
     hashes, tags = mapped[:ends], mapped[ends:size]
     if (magic, count) != (_MAGIC, entry.points) or (check and (_crc(hashes), _crc(tags)) != (crc_hashes, crc_tags)):
-        message = f"{path} has not the checksum that it was written with"
+        message = f"the checksum of {path} does not match"
         raise ValueError(message)
     return _File(entry, path, hashes.cast("Q"), tags.cast("I"))
 

@@ -1,4 +1,4 @@
-"""What the landing tells about itself: metrics of batches, latency of every row, lag, and one sentence of state."""
+"""The landing's report about itself: metrics of batches, latency of every row, lag, and one sentence of state."""
 
 import logging
 import threading
@@ -23,11 +23,11 @@ _KAFKA_HALF_US: Final = 500
 
 
 IDLE_SECONDS: Final = 10.0
-"""So long after the newest batch its rates say nothing any more."""
+"""Seconds after the newest batch at which its rates no longer mean anything."""
 
 
 class StreamState:
-    """What the stream does now, for `/healthz` and `status`: a word and a sentence. Safe to read from any thread."""
+    """State of the stream for `/healthz` and `status`: a word and a sentence. Safe to read from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -41,7 +41,7 @@ class StreamState:
                 logger.info("%s", detail)
 
     def healthy(self) -> tuple[bool, str]:
-        """Whether rows are being landed, and the sentence: what monitoring.exporter asks for."""
+        """Return whether rows are being landed, and the sentence; monitoring.exporter asks for it."""
         with self._lock:
             return self._ready, self._detail
 
@@ -75,13 +75,13 @@ class Progress:
         self._metrics.last_commit.labels(table).set_to_current_time()
 
     def duplicates(self, rows: int, *, conflicts: int, unchecked: int) -> None:
-        """Rows dropped because their identity is stored; records refused that contradict it; rows refused uncompared."""
+        """Count rows dropped because their identity is stored, records rejected as conflicts, and records rejected uncompared."""
         self._metrics.duplicates.inc(rows)
         self._metrics.conflicts.inc(conflicts)
         self._metrics.unchecked.inc(unchecked)
 
     def identities(self, figures: Mapping[str, tuple[int, float, int]]) -> None:
-        """How many identities of each kind are held, what share of the limit that is, and how many were forgotten so far."""
+        """Set the metrics of identities per kind: number held, share of the limit, and number forgotten so far."""
         for kind, (held, share, evicted) in figures.items():
             self._metrics.identities.labels(kind).set(held)
             self._metrics.identities_fill.labels(kind).set(share)
@@ -96,7 +96,7 @@ class Progress:
         logger.debug("batch %d: %.3f s %s", number, seconds, self.laps)
 
     def latency(self, rows: "pa.Table", *, began_at: float, committed_at: float) -> None:
-        """How long every row took from stage to stage; what was redriven waited for a person, not for the pipeline.
+        """Count the latency of every row from stage to stage; redriven rows waited for a person, not for the pipeline.
 
         Args:
             rows: `event_time`, `received_at`, `kafka_time` and `gateway` of what was committed.
@@ -120,7 +120,7 @@ class Progress:
 
     @property
     def awaits_report(self) -> bool:
-        """Whether Spark has a report that was not taken in: it comes a moment after the batch has landed."""
+        """Return whether Spark has a report that was not read yet: it comes a moment after the batch has landed."""
         return self.reported < self._landed
 
     def spark(self, reports: list[Mapping[str, Any]]) -> None:
@@ -145,7 +145,7 @@ class Progress:
         self._metrics.batch_duration.observe(durations.get("triggerExecution", 0) / 1000)
         for phase in PHASES:
             self._metrics.phases.labels(self._query, phase).inc(durations.get(phase, 0) / 1000)
-        # Spark leaves out a rate that is no number, as that of the first batch.
+        # Spark leaves out a rate that is not a number, as that of the first batch.
         self._metrics.input_rate.set(report.get("inputRowsPerSecond", 0))
         self._metrics.processed_rate.set(report.get("processedRowsPerSecond", 0))
 
@@ -203,7 +203,7 @@ def _count_late(measured: "pa.ChunkedArray", received: "pa.ChunkedArray", late_u
 
 
 def _spread(begin: "pa.ChunkedArray", end: "pa.ChunkedArray | int", bounds: list[float]) -> tuple[list[int], float]:
-    """How many spans fall into each bucket, and their sum in seconds. A negative one, by differing clocks, is 0."""
+    """Return the number of spans in each bucket, and their sum in seconds. A negative one, by differing clocks, is 0."""
     import pyarrow.compute as pc
 
     spans = pc.max_element_wise(pc.subtract(end, begin), 0)

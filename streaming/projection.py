@@ -1,6 +1,6 @@
 """A selection of columns that is the same in every batch but for one: its words are handed to the JVM once.
 
-PySpark hands each column over by several calls, and each step of a chain has the whole plan analysed anew; a small batch paid
+PySpark hands each column over by several calls, and each step of a chain has the whole plan analysed again; a small batch paid
 more for that than for its rows.
 """
 

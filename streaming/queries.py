@@ -1,4 +1,4 @@
-"""Starts the landing query: decides where it begins, and refuses where going on would lose rows without a word."""
+"""Starts the landing query: decides where it begins, and refuses a start that would lose rows silently."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -82,7 +82,7 @@ def start_landing(
     reader = NameReader(kafka)
     log, stored = KafkaLog(kafka, reader), stored_times(root, topics.readings)
     lost = lost_records(view, newest, following or {}, reached, lambda: mark_history(root, TABLES), log, stored)
-    # A checkpoint cannot pass over anything: only a new one begins where it is told.
+    # A checkpoint cannot skip anything: only a new one begins at given offsets.
     if refused := order.refused_by_checkpoint(lost, following or {}) if begun else order.refused(lost):
         raise FatalError(lost_text(refused))
     cuts = accepted_cuts(newest, order, remade_topics(newest, view.ids))
@@ -108,7 +108,7 @@ def start_landing(
 
 
 def first_offsets(marks: Iterable[Mark | None], replay: Offsets) -> Offsets | None:
-    """Where a new checkpoint goes on: at the start of the newest batch in the tables; None where there is none.
+    """Return the start of a new checkpoint: the start of the newest batch in the tables; None if there is none.
 
     That batch may have reached one table and not the other, so all of it is read again; what each table has of it is
     filtered out. A repair may ask for an earlier offset (`replay`).
@@ -125,7 +125,7 @@ def first_offsets(marks: Iterable[Mark | None], replay: Offsets) -> Offsets | No
 
 
 def begin_at(following: Offsets | None, oldest: Offsets, lost: Iterable[Lost]) -> Offsets:
-    """Every partition's first offset: where it goes on, but no later than the edge of a cut.
+    """Return the first offset of every partition: where it goes on, but no later than the edge of a cut.
 
     Its oldest record where it is new, or where what came next is lost.
     """
@@ -143,7 +143,7 @@ def begin_at(following: Offsets | None, oldest: Offsets, lost: Iterable[Lost]) -
 def fitting(
     marks: dict[str, Mark | None], newest: Offsets, ids: Mapping[str, str], cuts: Cuts | None = None
 ) -> dict[str, Mark | None]:
-    """The marks without what are other records now: topics that were made again, and what lies behind the edge of a cut."""
+    """Return the marks without offsets of other records: recreated topics, and offsets behind the edge of a cut."""
 
     def kept(mark: Mark) -> Mark:
         anew, within = remade_topics(mark, ids), mark.within(cuts or {})

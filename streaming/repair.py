@@ -1,7 +1,7 @@
 """`tidegate repair`: finds what keeps the stream from going on, says what it would do, and does it when asked. No JVM.
 
-Nothing is ever deleted: what is in the way is moved to `<root>/_repair/<time>`, beside a report. The order of the steps is
-such that a repair killed anywhere leaves something that the stream still refuses, and the next repair goes on.
+Nothing is ever deleted: files in the way are moved to `<root>/_repair/<time>`, next to a report. The order of the steps is
+such that a repair killed anywhere leaves a state that the stream still refuses, and the next repair continues.
 """
 
 import json
@@ -41,7 +41,7 @@ ACCEPT_FLAG: Final = "--accept-loss"
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """What is examined: the tables' root, the landing's checkpoint, and Kafka (None where it is not asked)."""
+    """Subject of a repair: the tables' root, the landing's checkpoint, and Kafka (None if it is not asked)."""
 
     root: Path
     checkpoint: Path
@@ -52,14 +52,14 @@ class Patient:
     def of(
         cls, root: str, checkpoint: str, kafka: KafkaSettings | None, topics: LandedTopics | None = None
     ) -> "Patient":
-        """From settings.
+        """Create a subject from settings.
 
         Raises:
             ConfigError: tables or checkpoint are not on this machine's disk.
         """
         for uri in (root, checkpoint):
             if not is_local(uri):
-                message = f"`tidegate repair` works on a local disk, and {uri} is none: use the tools of that store."
+                message = f"`tidegate repair` works on local disks only, not on {uri}. Use the tools of that store."
                 raise ConfigError(message)
         tables, landing = (to_path(uri).absolute() for uri in (root, checkpoint))
         return cls(tables, landing, kafka, topics or LandedTopics())
@@ -73,7 +73,7 @@ class Examination:
     notes: Sequence[str]
 
     def left(self, flags: Collection[str]) -> list[Finding]:
-        """What --apply with these flags does not mend, and the stream or a query stumbles over."""
+        """Return the findings that --apply with these flags does not fix, and that stop the stream or a query."""
         return [each for each in self.findings if not each.harmless and not _is_mended(each, flags)]
 
 
@@ -81,22 +81,24 @@ def examine(patient: Patient, *, is_locked: bool = False) -> Examination:
     """Look at checkpoint, tables and Kafka; changes nothing. `is_locked`: the writer's lock is the caller's own."""
     notes: list[str] = []
     if not is_locked and is_held(patient.root):
-        notes.append("A writer is running: what it is just about to write may look broken. Stop it before a repair.")
+        notes.append("A writer is running, so a write in progress may look broken. Stop the writer before a repair.")
     findings = [*checkpoint_findings(patient.checkpoint), *table_findings(patient.root, patient.checkpoint)]
     if not any(each.log or each.replay for each in findings):
         findings += _vanished(patient, findings)
     try:
         if any(each.log for each in findings):
-            notes.append("What Kafka still holds is looked at once the tables are whole: run it again then.")
+            notes.append(
+                "Kafka was not examined, because a table is damaged. Run `tidegate repair` again after the fix."
+            )
         else:
             findings += _kafka(patient, findings)
     except RetryableError as error:
-        notes.append(f"What Kafka still holds was not looked at: {error}")
+        notes.append(f"Kafka was not examined: {error}")
     return Examination(findings, notes)
 
 
 def apply(patient: Patient, flags: Collection[str], *, note: dict[str, Any]) -> tuple[Examination, list[str]]:
-    """Examine again under the writer's lock and mend; returns what was found and where things were put, as sentences.
+    """Examine again under the writer's lock and fix; return the findings and the places of the moved files, as sentences.
 
     Raises:
         FatalError: a writer is running.
@@ -119,8 +121,8 @@ def _mend(patient: Patient, findings: Sequence[Finding], note: dict[str, Any]) -
     aside.mkdir(parents=True)
     report = {"findings": [each.to_dict() for each in findings], **note}
     (aside / "report.json").write_text(json.dumps(report, indent=1, default=str), encoding="utf-8")
-    done = [f"What was found is in {aside / 'report.json'}."]
-    # The word to the next start comes first: a repair killed after it leaves what the stream refuses anyway.
+    done = [f"The findings are in {aside / 'report.json'}."]
+    # The order for the next start comes first: a repair killed after it leaves what the stream refuses anyway.
     if any(each.replay or each.lost for each in findings):
         order = _order(read_order(str(patient.root)), findings)
         done.append(
@@ -129,7 +131,7 @@ def _mend(patient: Patient, findings: Sequence[Finding], note: dict[str, Any]) -
     # The checkpoint before the torn commit: without it, and with the commit still there, the stream does not start.
     moved = [_move(patient, path, aside) for path in dict.fromkeys(path for each in findings for path in each.moves)]
     if moved:
-        done.append(f"{len(moved)} files and folders were set aside to {aside}.")
+        done.append(f"{len(moved)} files and folders were moved to {aside}.")
     done += [_drop(patient.root / each.drop, aside) for each in findings if each.drop is not None]
     return done
 
@@ -157,7 +159,7 @@ def _drop(folder: Path, aside: Path) -> str:
 
     told = custom_metadata({"repair": str(aside.name)})
     removed = DeltaTable(str(folder)).repair(commit_properties=CommitProperties(custom_metadata=told))["files_removed"]
-    return f"{len(removed)} missing data files were taken out of the log of {folder.name}."
+    return f"{len(removed)} missing data files were removed from the log of {folder.name}."
 
 
 def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
@@ -181,8 +183,8 @@ def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
     if lost:
         yield Finding(
             f"Kafka no longer has the records that come next: {'; '.join(map(str, lost))}.",
-            "accepts that they are lost: sets the checkpoint aside and goes on with what Kafka still has, where a log was cut at "
-            "the first record that is another than before; the next commit names the ranges",
+            "accepts the loss: sets the checkpoint aside and goes on with the records that Kafka still has; where a log was cut "
+            "back, at its first record that differs. The next commit names the lost ranges",
             moves=checkpoint_moves(patient.checkpoint),
             lost=tuple(lost),
             needs=ACCEPT_FLAG,
@@ -190,7 +192,7 @@ def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _vanished(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
-    """Commits that are gone; nothing where a repair said already from where they are landed again."""
+    """Yield missing commits; none if an earlier repair already set where they land again."""
     checkpoint, order = LocalCheckpoint(patient.checkpoint), read_order(str(patient.root))
     trust = _is_trusted(patient, findings)
     if order.replay and not (trust and checkpoint.begun()):
@@ -201,12 +203,12 @@ def _vanished(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding
 
 
 def _is_trusted(patient: Patient, findings: Sequence[Finding]) -> bool:
-    """Whether the checkpoint stays as it is."""
+    """Return whether the checkpoint stays as it is."""
     return not any(path.is_relative_to(patient.checkpoint) for each in findings for path in each.moves)
 
 
 def _losses(patient: Patient, view: KafkaView, order: StartOrder, *, trust: bool) -> list[Lost]:
-    """What the next start would refuse; `trust` where the checkpoint stays as it is."""
+    """Return the losses that the next start would refuse; `trust` if the checkpoint stays as it is."""
     assert patient.kafka is not None  # noqa: S101
     root, checkpoint = str(patient.root), LocalCheckpoint(patient.checkpoint)
     marks = [newest_mark(root, name) for name in TABLES]

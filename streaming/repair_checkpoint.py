@@ -1,4 +1,4 @@
-"""What of the landing's checkpoint is broken, and which files have to be set aside so that Spark goes on."""
+"""Damage of the landing's checkpoint, and the files to set aside so that Spark goes on."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +11,15 @@ __all__ = ["checkpoint_findings", "checkpoint_moves"]
 
 
 def checkpoint_findings(folder: Path) -> Iterator[Finding]:
-    """At most one: a checkpoint whose metadata is lost is set aside whole, else back to its last good batch."""
+    """Yield at most one finding: a checkpoint without metadata is set aside as a whole, else back to its last good batch."""
     checkpoint = LocalCheckpoint(folder)
     try:
         checkpoint.query_id()
     except FatalError:
         yield Finding(
-            f"The checkpoint {folder} has lost its file `metadata`, or that is damaged: Spark would take it for a new query "
-            "and count its batches from 0.",
-            "sets the checkpoint aside; landing goes on from what the tables say of themselves",
+            f"The file `metadata` of the checkpoint {folder} is missing or damaged: Spark would start a new query and count its "
+            "batches from 0.",
+            "sets the checkpoint aside; landing goes on from the offsets in the tables",
             moves=checkpoint_moves(folder),
         )
         return
@@ -28,14 +28,14 @@ def checkpoint_findings(folder: Path) -> Iterator[Finding]:
         return
     good = checkpoint.last_good()
     if good is None:
-        then = "sets the checkpoint aside; landing goes on from what the tables say of themselves"
+        then = "sets the checkpoint aside; landing goes on from the offsets in the tables"
         yield Finding(f"The checkpoint {folder} can't be used: {what}.", then, moves=checkpoint_moves(folder))
         return
     later = tuple(path for name in ("offsets", "commits") for path in _after(folder / name, good))
     yield Finding(
         f"The checkpoint {folder} can't be used: {what}.",
-        f"goes back to batch {good}, the last whole one, and sets the files of the later ones aside; what they have landed "
-        "is known by the tables and not landed again",
+        f"goes back to batch {good}, the last complete one, and sets the files of later batches aside; the tables know what "
+        "those batches landed, so no row lands again",
         moves=later,
     )
 

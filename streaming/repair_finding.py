@@ -1,4 +1,4 @@
-"""What a repair found, and what it would do about it: files to set aside, and a word to the next start."""
+"""Findings of a repair and their fixes: files to set aside, and instructions for the next start."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +22,9 @@ class Finding:
         lost: losses to be accepted.
         drop: table whose missing data files are to be taken out of its log.
         needs: the flag without which --apply leaves it alone.
-        by_hand: nothing here mends it.
-        harmless: nothing refuses to start because of it.
-        log: until it is mended nobody can tell from the tables how far they are.
+        by_hand: the repair cannot fix it.
+        harmless: it does not keep anything from starting.
+        log: until it is fixed, the tables do not say how far they are.
     """
 
     what: str

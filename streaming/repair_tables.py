@@ -1,4 +1,4 @@
-"""What of the tables is broken, and what mends it: torn commits and checkpoints of the log, missing data files, leftovers."""
+"""Damage of the tables, and its fix: torn commits and checkpoints of the log, missing data files, leftovers."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,7 +23,7 @@ SHOWN: Final = 3
 
 
 def table_findings(root: Path, checkpoint: Path) -> Iterator[Finding]:
-    """All that is wrong with the tables under the root, in the order in which it is mended."""
+    """Yield all damage of the tables under the root, in the order in which it is fixed."""
     folders = sorted(log.parent for log in root.glob("*/_delta_log"))
     states = {folder.name: examine_log(folder) for folder in folders}
     for name, state in states.items():
@@ -32,8 +32,8 @@ def table_findings(root: Path, checkpoint: Path) -> Iterator[Finding]:
         elif name not in TABLES:
             yield from _other(root, state)
         elif state.faults and state.base is None and not state.commit(0).exists():
-            what = f"The table {name} is damaged: {'; '.join(state.faults[:SHOWN])}; the log before it was cleaned up."
-            hand = f"restore {state.folder} from a backup: its files are there, their list is not"
+            what = f"The table {name} is damaged: {'; '.join(state.faults[:SHOWN])}; its older log was already deleted."
+            hand = f"restore {state.folder} from a backup: its data files exist, but their list does not"
             yield Finding(what, hand, by_hand=True, log=True)
         elif state.torn or state.gaps:
             yield _torn(root, checkpoint, name, states)
@@ -52,15 +52,15 @@ def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) 
     versions = range(state.newest, first - 1, -1)
     if foreign := [version for version in versions if version not in state.torn and _is_foreign(state.folder, version)]:
         hand = (
-            f"nothing: version {foreign[-1]} after it holds what Kafka cannot give again (a correction, an erasure). Restore "
-            f"{state.folder} from a backup, or set it aside as a whole"
+            f"restore {state.folder} from a backup, or set the whole folder aside: the later version {foreign[-1]} holds "
+            "changes that Kafka cannot give again (a correction, an erasure)"
         )
         return Finding(what, hand, by_hand=True, log=True)
     newest = newest_of(_marks(list(states.values())))
     replay = _marked(state, first, newest.cuts if newest else {}) or _from_zero(list(states.values()))
     replay = with_added(replay, newest.ends) if newest else replay
     if name == DUPLICATES.name:
-        # What a batch left out is known to nobody but the commit: to read its records again would only filter them.
+        # Only the commit knows what a batch left out: reading its records again would only filter them.
         replay = {}
     derived = tuple(each.folder for table, each in states.items() if table in DERIVED and _has_seen(each, name, first))
     moves = (*checkpoint_moves(checkpoint), *derived)
@@ -70,56 +70,56 @@ def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) 
     then = f"sets {'this commit' if count == 1 else f'the {count} commits from this one on'} aside, and the checkpoint with it, "
     if name != DUPLICATES.name:
         then += (
-            f"and lands again from {_shown(replay)}, what comes after the commit before; what other tables have of it is known "
-            "by them and not landed again"
+            f"and lands again from {_shown(replay)}, which is the end of the commit before; other tables know which of these "
+            "records they hold, so no row lands twice"
         )
     else:
         then += (
-            "and lands again what readings lacks of its batch. Copies that only this commit counted are `unaccounted` in the "
-            "ledger from then on; `tidegate audit` finds them in Kafka as duplicates"
+            "and lands again the records of its batch that readings lacks. The ledger shows copies that only this commit "
+            "counted as `unaccounted` from then on; `tidegate audit` finds them in Kafka as duplicates"
         )
     if derived:
-        then += f". Made anew from it: {', '.join(folder.name for folder in derived)}"
+        then += f". Rebuilt from it: {', '.join(folder.name for folder in derived)}"
     # Without a mark anywhere, the torn table itself would be asked how far it is.
     return Finding(what, then, moves=moves, replay=replay, log=not replay)
 
 
 def _derived(state: LogState) -> Iterator[Finding]:
     name = state.folder.name
-    anew = "sets the table aside; the stream makes it anew from readings and dead_letters"
+    anew = "sets the table aside; the stream rebuilds it from readings and dead_letters"
     if state.faults:
         yield Finding(f"The derived table {name} is damaged: {'; '.join(state.faults[:SHOWN])}.", anew, (state.folder,))
     elif missing := missing_files(state.folder):
-        yield Finding(f"The derived table {name} misses {_counted(missing)}.", anew, (state.folder,))
+        yield Finding(f"The derived table {name} lacks {_counted(missing)}.", anew, (state.folder,))
 
 
 def _other(root: Path, state: LogState) -> Iterator[Finding]:
-    """A table of a SQL stream, or one that is none of ours: nothing makes it anew by itself, so it stays where it is."""
+    """Check a table of a SQL stream, or a foreign one: nothing rebuilds it by itself, so it stays where it is."""
     from deltalake.exceptions import DeltaError
 
     folder, missing = state.folder, list[MissingFile]()
     if not state.faults:
-        # What the reader here can't read may still be whole: another program wrote it.
+        # A table that this reader can't read may still be intact: another program wrote it.
         with suppress(DeltaError):
             missing = missing_files(folder)
     if not state.faults and not missing:
         return
     stream = folder.name.removesuffix("__shadow")
-    wrong = f"is damaged: {'; '.join(state.faults[:SHOWN])}" if state.faults else f"misses {_counted(missing)}"
+    wrong = f"is damaged: {'; '.join(state.faults[:SHOWN])}" if state.faults else f"lacks {_counted(missing)}"
     rewind = f"`tidegate streams rewind {stream} --since TIME --into shadow`"
     if not (streams_folder(str(root)) / f"{stream}.json").exists():
         yield Finding(
             f"The table {folder.name} {wrong}.",
-            f"restore {folder} from a backup, or set it aside: no stream makes it anew",
+            f"restore {folder} from a backup, or set it aside: no stream can rebuild it",
             by_hand=True,
         )
     elif stream != folder.name:
-        hand = f"set {folder} aside; {rewind} makes it anew"
+        hand = f"set {folder} aside; {rewind} rebuilds it"
         yield Finding(f"The shadow {folder.name} of the SQL stream {stream} {wrong}.", hand, by_hand=True)
     else:
         hand = (
-            f"set {folder} aside with the stream stopped; at its next start it goes on in a new one, and {rewind}, then "
-            f"`tidegate streams rewind {stream} --swap`, gives that the rows from before"
+            f"stop the stream and set {folder} aside; the stream goes on in a new table at its next start. To restore earlier "
+            f"rows there, run {rewind}, then `tidegate streams rewind {stream} --swap`"
         )
         yield Finding(f"The table {stream} of the SQL stream {stream} {wrong}.", hand, by_hand=True)
 
@@ -132,21 +132,19 @@ def _bad_checkpoint(state: LogState) -> Finding:
     files.append(state.folder / "_delta_log" / "_last_checkpoint")
     what = f"The table {state.folder.name} is damaged: {'; '.join(state.faults[:SHOWN])}."
     kept = "version 0" if state.base is None else f"the checkpoint {state.base}"
-    then = f"sets that aside: the log is whole from {kept} on, and the next checkpoint stands in for it"
+    then = f"sets the damaged files aside: the log is complete from {kept} on, and the next checkpoint replaces them"
     return Finding(what, then, moves=tuple(path for path in files if path.exists()), log=True)
 
 
 def _missing(root: Path, name: str, missing: list[MissingFile]) -> Finding:
     marks = [mark for each in missing if (mark := parse_mark(each.commit)) is not None]
     ranges = "; ".join(f"{_shown(mark.starts)} up to {_shown(mark.ends)}" for mark in marks[:SHOWN])
-    origin = (
-        f" They are of Kafka's {ranges}." if marks else " The log does not say any more from which offsets they were."
-    )
+    origin = f" They hold Kafka's {ranges}." if marks else " The log no longer says which offsets they hold."
     first = f"the first is {missing[0].path}"
     return Finding(
-        f"The table {name} misses {_counted(missing)} of its data files ({first}): a query that reads them fails.{origin}",
-        "takes them out of the table's log; their rows are gone from the table, unless a backup holds the files: then put them "
-        "back instead",
+        f"The table {name} lacks {_counted(missing)} ({first}), and a query that reads them fails.{origin}",
+        "removes these files from the table's log, so the table loses their rows. If a backup holds the files, put them back "
+        "instead",
         moves=(root / SNAPSHOT,) if name == "readings" and (root / SNAPSHOT).exists() else (),
         drop=name,
         needs=DROP_FLAG,
@@ -160,7 +158,7 @@ def _leftovers(root: Path, states: list[LogState]) -> Iterator[Finding]:
     torn = [path for state in states for path in state.temporary]
     torn += [path for path in root.glob(f"{SNAPSHOT}.*") if path.suffix[1:].isdigit()]
     if torn:
-        what = f"{len(torn)} temporary files of a writer that was killed, the first {torn[0]}."
+        what = f"A killed writer left {len(torn)} temporary files; the first is {torn[0]}."
         yield Finding(what, "sets them aside", moves=tuple(torn), harmless=True)
     try:
         pq.read_metadata(root / SNAPSHOT)
@@ -168,7 +166,7 @@ def _leftovers(root: Path, states: list[LogState]) -> Iterator[Finding]:
         return
     except (OSError, pa.ArrowException):
         what = f"The file of known identities {root / SNAPSHOT} is torn."
-        then = "sets it aside; the next start reads them from the table and takes longer for it"
+        then = "sets it aside; the next start reads the identities from the table, which takes longer"
         yield Finding(what, then, moves=(root / SNAPSHOT,), harmless=True)
 
 
@@ -178,7 +176,7 @@ def _counted(missing: list[MissingFile]) -> str:
 
 
 def _is_foreign(folder: Path, version: int) -> bool:
-    """Whether a whole commit holds what neither Kafka nor another commit has."""
+    """Return whether an intact commit holds changes that neither Kafka nor another commit has."""
     actions = commit_actions(folder, version)
     changes = any(action.get(kind, {}).get("dataChange") for action in actions for kind in ("add", "remove"))
     return changes and parse_mark(_metadata(actions)) is None
@@ -209,7 +207,7 @@ def _marks(states: list[LogState]) -> Iterator[Mark | None]:
 
 
 def _has_seen(state: LogState, name: str, version: int) -> bool:
-    """Whether a derived table took the version in; also where that cannot be told."""
+    """Return whether a derived table has read the version; also if that cannot be known."""
     for own in range(state.newest, -1, -1):
         cursor = CommitMetadata.parse(_metadata(commit_actions(state.folder, own))).derived
         if cursor is not None:

@@ -25,7 +25,7 @@ __all__ = ["REPLAY_COLUMNS", "Replays", "make_replay_lookup"]
 
 _KEY: Final = ("device", "metric", "index", "mqtt_topic", "payload_hash")
 REPLAY_COLUMNS: Final = (*_KEY, "retained", "partition", "offset")
-"""What is read back of the batch's rows."""
+"""Columns of the batch's rows that are read back."""
 
 _HASH: Final = f"hash({', '.join(_KEY)})"
 _WANTED: Final = f"""
@@ -57,7 +57,7 @@ _STILL_WANTED: Final = "SELECT * FROM wanted WHERE row NOT IN (SELECT row FROM j
 
 
 class Replays:
-    """Not thread-safe: the landing's batch calls it."""
+    """Finds replays of retained messages. Not thread-safe: the landing's batch calls it."""
 
     def __init__(self, lookup: Lookup, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sql = ArrowSql()

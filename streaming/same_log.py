@@ -2,7 +2,7 @@
 
 A topic that was deleted and made again has another id. A log that was cut back (power cut, unclean election, restored snapshot)
 keeps the id and gives its offsets to other records. So the newest mark names the last record of each partition, and a start
-asks Kafka for the records at those offsets. Where a name came too late for its mark, stored rows tell offset and time.
+asks Kafka for the records at those offsets. Where a name came too late for its mark, stored rows show offset and time.
 
 The edge of a cut is the first offset that holds another record than before. Marks find it to a batch (each names a record),
 stored rows to a row, and Kafka's own times to a record: what was appended after the cut is later than any record that was there
@@ -24,7 +24,7 @@ __all__ = ["KafkaLog", "KafkaView", "Log", "accepted_cuts", "cut_logs", "known_n
 
 
 class Log(Protocol):
-    """What is asked of Kafka to recognise a log."""
+    """Questions to Kafka that identify a log."""
 
     def names(self, wanted: Mapping[str, Mapping[int, int]]) -> Names:
         """The names of the records at these offsets; those that are not there are missing."""
@@ -54,14 +54,14 @@ class KafkaLog:
 
 @dataclass(frozen=True, slots=True)
 class KafkaView:
-    """How far the topics reach, and which they are."""
+    """Ends of the topics in Kafka, and the ids of the topics."""
 
     oldest: Offsets
     newest: Offsets
     ids: Mapping[str, str]
 
     def holds(self, topic: str, part: int, offset: int) -> bool:
-        """Whether a record may be at this offset."""
+        """Return whether a record may be at this offset."""
         first, end = self.oldest.get(topic, {}).get(part), self.newest.get(topic, {}).get(part)
         return first is not None and end is not None and first <= offset < end
 
@@ -75,12 +75,12 @@ def lost_records(
     log: Log,
     stored: StoredTimes = no_times,
 ) -> list[Lost]:
-    """What Kafka no longer has of what comes next, and the logs that were cut back.
+    """Return the next records that Kafka no longer has, and the logs that were cut back.
 
     Args:
         view: of Kafka now.
         mark: the newest of all tables.
-        following: where reading goes on.
+        following: the offsets where reading continues.
         reached: as far as anything was planned, or stored.
         history: all marks that are kept; asked only where a log was cut.
         log: Kafka's records.
@@ -90,7 +90,7 @@ def lost_records(
     held = {topic: parts for topic, parts in reached.items() if topic not in anew}
     cut = cut_logs(view, mark, held, history, log, stored)
     found = {each[:2] for each in cut}
-    # What was planned, or reached one table only, counts too: Spark would go on with a plan of the former topic.
+    # Planned records, or those in one table only, count too: Spark would go on with a plan of the former topic.
     following = {topic: reached.get(topic, parts) if topic in anew else parts for topic, parts in following.items()}
     return [*(each for each in gone(following, view.oldest, view.newest, anew) if each[:2] not in found), *cut]
 
@@ -103,7 +103,7 @@ def cut_logs(
     log: Log,
     stored: StoredTimes = no_times,
 ) -> list[Lost]:
-    """The partitions whose log ends before what was read of it, or holds another record where a mark or a row tells it."""
+    """Return the partitions whose log ends before the offset read, or holds another record by a mark or a row."""
     last = mark.last if mark else {}
     known: Names = {}
     for topic in reached:
@@ -128,7 +128,7 @@ def cut_logs(
 
 
 def _is_unnamed(mark: Mark, topic: str, part: int) -> bool:
-    """Whether the last record that the mark reached is not the one that it names.
+    """Return whether the last record that the mark reached is not the one that it names.
 
     A partition without a name is of an older version, unless its names were cut off or none came at all.
     """
@@ -141,7 +141,7 @@ def _is_unnamed(mark: Mark, topic: str, part: int) -> bool:
 def _holds_others(
     view: KafkaView, mark: Mark, marks: Iterable[Mark], topic: str, part: int, log: Log, stored: StoredTimes
 ) -> bool:
-    """Whether Kafka has another record where a row was stored behind the last name; a row for each batch is compared."""
+    """Return whether Kafka has another record at a stored row behind the last name; one row per batch is compared."""
     name, end = mark.last.get(topic, {}).get(part), mark.reach[topic][part]
     first = max(view.oldest[topic][part], name.offset + 1 if name is not None else 0)
     times = stored(
@@ -197,7 +197,7 @@ def known_names(
 def _edge(
     view: KafkaView, topic: str, part: int, names: list[RecordName], at_ms: int, log: Log, stored: StoredTimes
 ) -> int:
-    """The first offset that holds another record than before; at most a batch too early where times don't tell.
+    """Return the first offset that holds another record than before; at most a batch too early where times don't tell.
 
     Without a name the commit's own time must do: what was stored was appended before it.
     """
@@ -228,7 +228,7 @@ def _edge(
 
 
 def accepted_cuts(mark: Mark | None, order: StartOrder, anew: Iterable[str]) -> Cuts:
-    """All cuts that somebody accepted: those that the newest mark names, and those of the repair before this start."""
+    """Return all accepted cuts: those that the newest mark names, and those of the repair before this start."""
     other = set(anew)
     cuts = {
         topic: {part: list(edges) for part, edges in parts.items()}

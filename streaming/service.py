@@ -61,8 +61,8 @@ def run(
         jvm: Java, jars, log folder and flags.
         metrics: of this process.
         stop: ask to end.
-        state: told what goes on; its `healthy` is what the exporter asks.
-        mirror: told the stored offsets after each batch; must not block.
+        state: receives the state; the exporter asks its `healthy`.
+        mirror: receives the stored offsets after each batch; must not block.
         topics: the two topics, by default those of the contract.
 
     Raises:
@@ -113,7 +113,7 @@ class Stream:
                 self.state.set(ready=False, detail=str(error))
 
     def _is_behind(self) -> bool:
-        """Whether stored rows are followed by records that wait in Kafka: landing those is warm-up enough."""
+        """Return whether records wait in Kafka behind the stored rows: landing those is enough warm-up."""
         with suppress(TidegateError):
             mark = newest_mark(self.lake.root, "readings")
             topic = self.topics.readings
@@ -151,7 +151,9 @@ class Stream:
             self._check_jvm()
             if not land.query.isActive:
                 error = (
-                    land.landing.failure or land.query.exception() or FatalError("The landing query ended by itself.")
+                    land.landing.failure
+                    or land.query.exception()
+                    or FatalError("The landing query ended unexpectedly.")
                 )
                 raise self._fault(error) from error
             # Asking costs the JVM some milliseconds: an idle stream is not asked.
@@ -171,13 +173,13 @@ class Stream:
     def _check_jvm(self, patience_seconds: float = 0.0) -> None:
         with suppress(subprocess.TimeoutExpired):
             code = self.session.jvm.process.wait(patience_seconds)
-            message = f"Spark's JVM ended by itself with code {code}; see {self.session.jvm.log}."
+            message = f"Spark's JVM ended unexpectedly with code {code}; see {self.session.jvm.log}."
             raise FatalError(message)
 
     def _fault(self, error: BaseException) -> TidegateError:
         logger.debug("the query ended", exc_info=error)
         try:
-            # What py4j says of a JVM that is gone does not name it; its end may be seen a moment later.
+            # py4j's error about a JVM that is gone does not name it; its end may be seen a moment later.
             self._check_jvm(0.5)
         except FatalError as ended:
             return ended

@@ -23,7 +23,7 @@ _READABLE: Final = ("1", "2", "3")
 
 
 class Held(NamedTuple):
-    """What a snapshot holds, and the time from which rows must be read again; `points` is None in one of an older version."""
+    """Content of a snapshot, and the time from which rows must be read again; `points` is None in one of an older version."""
 
     ranges: "pa.Table"
     since: datetime
@@ -62,13 +62,13 @@ def write_snapshot(
         return True
     except OSError as error:
         # The disk may be full: the next start reads more of the table, nothing else.
-        logger.warning("The known identities could not be saved to %s: %s", path, error)
+        logger.warning("cannot save the known identities to %s: %s", path, error)
         fresh.unlink(missing_ok=True)
         return False
 
 
 def read_snapshot(path: Path, table_id: str) -> Held | None:
-    """What the snapshot holds; None where there is no readable one of this table."""
+    """Read the snapshot; None if there is no readable one of this table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -84,5 +84,5 @@ def read_snapshot(path: Path, table_id: str) -> Held | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
-        logger.warning("The known identities in %s are not readable and are built anew: %s", path, error)
+        logger.warning("cannot read the known identities in %s; building them again: %s", path, error)
         return None

@@ -1,4 +1,4 @@
-"""To be the one writer of a set of tables: its locks held, the tables whole and made, and a Spark session of its own."""
+"""Become the only writer of a set of tables: locks held, tables intact and created, and its own Spark session."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,7 +20,7 @@ __all__ = ["SoleWriter", "sole_writer"]
 
 @dataclass(frozen=True, slots=True)
 class SoleWriter:
-    """Who holds the locks; `lake` and `stream` name places as Spark's JVM and this process both understand them."""
+    """Holder of the locks; `lake` and `stream` name places as Spark's JVM and this process both understand them."""
 
     lake: LakeSettings
     stream: StreamSettings
@@ -69,5 +69,5 @@ def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) 
 
 
 def _absolute(uri: str) -> str:
-    """A path that Spark's JVM and this process mean the same by."""
+    """Return a path that Spark's JVM and this process understand in the same way."""
     return str(to_path(uri).absolute()) if is_local(uri) else uri

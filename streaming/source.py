@@ -47,7 +47,7 @@ def kafka_options(settings: KafkaSettings, topics: LandedTopics, *, start: Offse
         # A batch's records of one partition in one poll instead of 500 at a time.
         "kafka.max.poll.records": "10000",
         # Spark asks for a partition's bounds in every fetch, on the connection where the consumer's fetch-ahead waits at
-        # the broker for records that may not come: half a second by default, and a busy pipeline stood still for it.
+        # the broker for records that may not come: half a second by default, and a busy pipeline stopped for it.
         "kafka.fetch.max.wait.ms": "5",
         "fetchOffset.numRetries": "1",
         "kafka.default.api.timeout.ms": "15000",

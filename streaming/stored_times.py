@@ -1,4 +1,4 @@
-"""Kafka's times of the records that the tables hold: they tell where a log is still the same one, whatever a clock says.
+"""Kafka's times of the records that the tables hold: they show whether a log is still the same, whatever a clock says.
 
 Marks name one record a batch, and a name that came late is not in them. Each stored reading keeps its offset and its time.
 """
@@ -18,19 +18,19 @@ __all__ = ["StoredTimes", "Times", "no_times", "stored_times"]
 Times = dict[int, set[int]]
 """offset -> the times (ms) at which Kafka appended its record; several where a log was cut back before."""
 StoredTimes = Callable[[str, int, range, int], Times]
-"""Of a topic's partition, the stored records of these offsets; none that landed before the time (ms) is looked for."""
+"""Function that returns the stored records at these offsets of a partition; none that landed before the time (ms)."""
 
 _SLACK: Final = timedelta(days=1)
-"""So far the clock of the landing may be behind Kafka's."""
+"""Largest lag of the landing's clock behind Kafka's."""
 
 
 def no_times(_topic: str, _part: int, _offsets: range, _since_ms: int) -> Times:
-    """Where no table keeps them."""
+    """Return no times, for a topic whose times no table keeps."""
     return {}
 
 
 def stored_times(root: str, readings_topic: str) -> StoredTimes:
-    """Of the topic of readings, from `readings` and `duplicates`. A dead letter does not keep Kafka's time."""
+    """Return the times of the topic of readings, from `readings` and `duplicates`. A dead letter does not keep Kafka's time."""
     import pyarrow as pa
     import pyarrow.dataset as ds
     from deltalake import DeltaTable

@@ -26,7 +26,7 @@ SNAPSHOT = "_seen.parquet"
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """What a checkpoint says that is done: the query, its newest finished batch, and where that ended."""
+    """Finished work according to a checkpoint: the query, its newest finished batch, and its end."""
 
     app: str
     batch: int
@@ -49,14 +49,14 @@ class Vanished:
 
     def __str__(self) -> str:
         if not self.table:
-            return "the checkpoint is past the newest batch that any table knows"
-        return f"the table {self.table} is at version {self.version}, and version {self.wanted} was committed"
+            return "the checkpoint is past the newest batch in any table"
+        return f"the table {self.table} is at version {self.version}, but version {self.wanted} was committed"
 
 
 def vanished(
     mark: Mark | None, versions: Mapping[str, int], reached: Reached | None, *, passed_over: bool = False
 ) -> list[Vanished]:
-    """What is gone of the landed tables.
+    """Return the commits of the landed tables that are gone.
 
     Args:
         mark: the newest of all tables; one of an older version names no versions, and nothing is known then.
@@ -85,7 +85,7 @@ def vanished(
 
 
 def replay_from(lost: Vanished, marks: Iterable[Mark], newest: Mark | None, begin: Offsets) -> Offsets:
-    """From where records have to be read again: the start of the newest batch at which the table was as it is now."""
+    """Return where to read again: the start of the newest batch at which the table was as it is now."""
     if newest is None or not lost.table:
         return newest.ends if newest is not None else begin
     best: Mark | None = None
@@ -121,11 +121,11 @@ def refuse_vanished(root: str, mark: Mark | None, reached: Reached | None, *, pa
         FatalError: names the tables and the next step.
     """
     gone = [str(each) for each in vanished(mark, _versions(root), reached, passed_over=passed_over)]
-    gone += [f"{name} has seen version {seen} of {source}, which is not there" for name, source, seen in ahead_of(root)]
+    gone += [f"{name} read version {seen} of {source}, which is missing" for name, source, seen in ahead_of(root)]
     if gone:
         message = (
             f"Commits of the tables are gone, as after a power cut: {'; '.join(gone)}. Nothing was changed. Run `tidegate "
-            "repair` to see what lands them again, and with --apply to do it."
+            "repair` to see the fix, and again with --apply to make it."
         )
         raise FatalError(message)
 
@@ -133,7 +133,7 @@ def refuse_vanished(root: str, mark: Mark | None, reached: Reached | None, *, pa
 def vanished_findings(
     root: Path, folder: Path, mark: Mark | None, checkpoint: Checkpoint, *, trust: bool, passed_over: bool = False
 ) -> Iterator[Finding]:
-    """The same as findings of a repair; `trust` where the checkpoint stays as it is."""
+    """Yield the missing commits as findings of a repair; `trust` if the checkpoint stays as it is."""
     uri, begun = str(root), trust and checkpoint.begun()
     reached = Reached.of(checkpoint) if begun else None
     derived = {name: root / name for name, _, _ in ahead_of(uri)}
@@ -143,15 +143,15 @@ def vanished_findings(
         kept = ", which only these commits counted" if lost.table == "duplicates" else ""
         yield Finding(
             f"Commits are gone, as after a power cut: {lost}{kept}.",
-            "sets the checkpoint and the file of known identities aside, and lands again what comes after the newest batch that "
-            "all tables know; what a table has of it is known by it and not landed again",
+            "sets the checkpoint and the file of known identities aside, and lands again from the newest batch that all tables "
+            "hold; a table that has rows after it knows them, so no row lands twice",
             moves=(*checkpoint_moves(folder), *snapshot, *derived.values()),
             replay=replay,
         )
     for name, source, seen in ahead_of(uri):
         yield Finding(
-            f"The derived table {name} has seen version {seen} of {source}, which is not there, as after a power cut.",
-            "sets the table aside; the stream makes it again from what is there",
+            f"The derived table {name} read version {seen} of {source}, which is missing, as after a power cut.",
+            "sets the table aside; the stream rebuilds it from the rows that are left",
             moves=(root / name,),
         )
 

@@ -1,4 +1,4 @@
-"""What everything that writes tables in the stream's process shares, beside the landing itself."""
+"""Shared state of the code that writes tables in the stream's process, next to the landing itself."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,8 +21,8 @@ __all__ = ["Writer"]
 class Writer:
     """The one process that may write under the root: its Spark session, settings and metrics.
 
-    `seen` are the identities of the landing that runs beside; None where none does. `beside` are chores, by name, that a
-    request may need done before it goes on.
+    `seen` are the identities of the landing that runs in this process; None if none does. `beside` are chores, by name, that a
+    request may need done before it continues.
     """
 
     spark: "SparkSession"
@@ -36,5 +36,5 @@ class Writer:
 
     @property
     def root(self) -> str:
-        """Where the tables are."""
+        """Place of the tables."""
         return self.lake.root

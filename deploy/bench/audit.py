@@ -75,7 +75,7 @@ def measure_audit(
     balanced = True
     with own_folder() as folder:
         for size in rows:
-            tell(f"Making a table of {size:,} rows next to {len(stored):,}.")
+            tell(f"Adding {size:,} rows to the {len(stored):,} of the audit.")
             _write(folder / str(size), stored, start, size)
         for _ in range(runs):
             for size in rows:
@@ -95,7 +95,7 @@ def measure_audit(
 
 
 def render_audit(result: dict[str, Any]) -> str:
-    """As a table for people."""
+    """Render the result as a table for people."""
     lines = [f"audit of {WINDOW_MINUTES} minutes, {result['messages']:,} messages"]
     lines += [f"  next to {cell['rows']:>13,} rows: {cell['cpu_seconds']:.2f} s of CPU" for cell in result["cells"]]
     lines += [f"  ratio {result['ratio']:.2f}; {'balanced' if result['balanced'] else 'NOT balanced'}"]
@@ -175,7 +175,7 @@ def _old_rows(day: date) -> pa.Table:
 
 
 def _slots(start: datetime, files: int) -> Iterator[tuple[datetime, datetime]]:
-    """From the window backwards, one stretch of time for each file."""
+    """Yield one stretch of time for each file, from the window backwards."""
     length, end = timedelta(days=1) / FILES_A_DAY, start - timedelta(seconds=1)
     for place in range(files):
         yield end - length * (place + 1), end - length * place

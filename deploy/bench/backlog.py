@@ -1,4 +1,4 @@
-"""Above capacity: how far a pipeline falls behind an open loop, from when messages were due and when they were seen. Pure."""
+"""Backlog above capacity: how far a pipeline falls behind an open loop, from due times and arrival times. Pure."""
 
 import bisect
 import statistics

@@ -1,4 +1,4 @@
-"""A process of a benchmark that gets its plan, runs to its end, and says what came of it."""
+"""A process of a benchmark that gets its plan, runs to its end, and prints its result."""
 
 import json
 import subprocess
@@ -23,6 +23,6 @@ def run_child(module: str, plan: Mapping[str, Any], otherwise: str) -> list[str]
     # A publisher waits for a second line before it begins.
     said = subprocess.run(command, input=json.dumps(plan) + "\n\n", stdout=subprocess.PIPE, text=True, check=False)
     if said.returncode != 0:
-        message = f"{otherwise}; its words are above"
+        message = f"{otherwise}; see its output above"
         raise FatalError(message)
     return said.stdout.splitlines()

@@ -46,7 +46,7 @@ def measure_day(
     with own_folder() as folder:
         root = str(folder / "tables")
         overrides = {"lake.root": root, "stream.checkpoint": str(folder / "checkpoint"), "stream.driver_memory": "1g"}
-        tell(f"Making {commits} commits.")
+        tell(f"Writing {commits} commits.")
         write_day(root, commits=commits, rows_per_commit=rows_per_commit, devices=devices)
         before = reader_figures(root)
         tell("Maintaining.")
@@ -65,7 +65,7 @@ def measure_day(
 
 
 def reader_figures(root: str) -> dict[str, float]:
-    """What a reader meets."""
+    """Measure the reader's figures."""
     from lakehouse.query import run_sql
 
     state = table_state(root, READINGS.name)
@@ -85,7 +85,7 @@ def reader_figures(root: str) -> dict[str, float]:
 
 
 def render_day(result: dict[str, Any]) -> str:
-    """As a table for people."""
+    """Render the result as a table for people."""
     lines = [f"{result['commits']} commits, {result['rows']} rows; maintenance took {result['maintain']['seconds']} s"]
     lines.append(f"{'':8} {'files':>8} {'MB':>8} {'log files':>10} {'open':>10} {'last hour':>12}")
     for name in ("before", "after"):

@@ -30,7 +30,7 @@ def measure_decoders(
     """Time each line of `{id, format, topic, payload | payload_base64}` that gives readings; medians by format.
 
     Raises:
-        BadLine: a line is no message.
+        BadLine: a line is not a message.
     """
     gate = Gate(compile_routes(routes, limits), limits)
     by_format: dict[str, list[tuple[float, int]]] = {}

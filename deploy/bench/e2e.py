@@ -37,7 +37,7 @@ GIVE_UP_SECONDS: Final = 60.0
 
 @dataclass
 class Landing:
-    """When each message of this run was queryable, with all its readings; filled by one thread, read after it ended.
+    """Time at which each message of this run was queryable with all readings; filled by one thread, read after it ended.
 
     Times are in epoch seconds.
     """
@@ -65,7 +65,7 @@ class Landing:
 
 @dataclass
 class RowCount:
-    """How many rows of this run came; for a load that is not timed."""
+    """Number of rows of this run that came; for a load that is not timed."""
 
     boot: int
     rows: int = 0

@@ -1,4 +1,4 @@
-"""Which machine and which versions a figure was measured on; without them a figure says nothing."""
+"""Machine and versions of a measurement; without them a figure means nothing."""
 
 import importlib.metadata
 import os

@@ -2,7 +2,7 @@
 
 The processor time is that of the gateway's process alone with all its threads, from /proc, between the first and the
 last message of a repetition. Each repetition waits until Kafka has every record; afterwards each message is looked
-for in Kafka by device, boot and number. Other work on the machine makes each figure larger: the load stands beside it.
+for in Kafka by device, boot and number. Other work on the machine makes each figure larger: the load is next to it.
 """
 
 import json
@@ -52,9 +52,7 @@ def measure_gateway(
         UnavailableError: a part did not start.
     """
     if not Path("/proc/self/stat").exists():
-        message = (
-            "`bench gateway` reads the processor time of a process from /proc, which this system lacks; use Linux."
-        )
+        message = "`bench gateway` reads processor times from /proc, which this system does not have. Run it on Linux."
         raise UnavailableError(message)
     machine = hardware()
     messages = int(rate * seconds) if rate else SATURATION_MESSAGES
@@ -107,7 +105,7 @@ def _repetition(parts: Stage, plan: LoadPlan) -> dict[str, Any]:
         load.stdin.write(json.dumps(asdict(plan)) + "\n")
         load.stdin.flush()
         if load.stdout.readline().strip() != "ready":
-            message = "the benchmark's publisher did not start; its words are above"
+            message = "the benchmark's publisher did not start; see its output above"
             raise FatalError(message)
         before, began, cpu = _scrape(parts), time.monotonic(), cpu_seconds(parts.gateway_pid)
         load.stdin.write("go\n")

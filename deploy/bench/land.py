@@ -2,7 +2,7 @@
 
 Starts a Kafka of its own and fills it with records as the gateway writes them, without broker and gateway. Processor
 time and memory are those of the landing's two processes, Python and JVM. Other work on the machine makes each figure
-worse: the load stands beside it.
+worse: the load is next to it.
 """
 
 import json
@@ -46,7 +46,7 @@ def measure_catch_up(
 
     Args:
         rows: rows of `readings` in the topic.
-        runs: the first is the session's first work and told apart; the medians of the others are the result.
+        runs: the first is the session's first work and reported separately; the medians of the others are the result.
         partitions: of `telemetry.readings`.
         readings: of one record.
         stream: further settings of the landing.
@@ -180,7 +180,7 @@ def _feed(plan: FeedPlan) -> "subprocess.Popen[str]":
 
 def _await(feed: "subprocess.Popen[str]") -> None:
     if feed.wait() != 0:
-        message = "the benchmark's producer failed; its words are above"
+        message = "the benchmark's producer failed; see its output above"
         raise FatalError(message)
 
 

@@ -39,7 +39,7 @@ class FeedPlan:
     begin_at: float = 0.0
 
     def due_at(self, number: int) -> float:
-        """When record `number` is due, in epoch seconds."""
+        """Return the time at which record `number` is due, in epoch seconds."""
         return self.begin_at + number / self.rate if self.rate else self.begin_at
 
     def names(self, number: int) -> tuple[str, int]:
@@ -90,7 +90,7 @@ def _send(writer: KafkaWriter, keys: list[bytes], values: list[bytes]) -> None:
 
 def _check(failures: list[Failure]) -> None:
     if failures:
-        message = f"Kafka did not take a record: {failures[0][1].text}"
+        message = f"Kafka did not accept a record: {failures[0][1].text}"
         raise RetryableError(message)
 
 

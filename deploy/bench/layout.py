@@ -89,7 +89,7 @@ def measure_layouts(*, rows: int, devices: int, tell: Callable[[str], object] = 
         finally:
             session.close()
         for layout in LAYOUTS:
-            tell(f"Asking {layout}.")
+            tell(f"Querying {layout}.")
             found[layout] |= _ask(str(folder / layout), devices, first)
     cells = [{"layout": layout, **figures} for layout, figures in found.items()]
     return {"rows": rows, "devices": devices, "days": DAYS, "cells": cells, "hardware": machine, "versions": versions()}
@@ -135,7 +135,7 @@ def _ask(root: str, devices: int, first: datetime) -> dict[str, float]:
 
 
 def render_layouts(result: dict[str, Any]) -> str:
-    """As a table for people."""
+    """Render the result as a table for people."""
     lines = [f"{result['rows']} rows of {result['devices']} devices over {result['days']} days"]
     lines.append(f"{'layout':20} {'files':>6} {'MB':>8} {'device month':>13} {'device day':>11} {'all, 1 hour':>12}")
     lines += [

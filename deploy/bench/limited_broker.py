@@ -1,6 +1,6 @@
 """A broker for one subscriber that never has more than so many messages on the way to it, and makes them itself.
 
-Brokers that do not know the subscriber's Receive Maximum, or heed a limit of their own, stop at 10, 20 or 32. mosquitto
+Brokers that do not know the subscriber's Receive Maximum, or have their own limit, stop at 10, 20 or 32. mosquitto
 2.0.11 does not keep to its own `max_inflight_messages` while it has a queue, so it cannot measure that.
 
 Run as its own process: it reads the limit as a line, prints its port, then for each plan (a line of JSON) says `ready`,
@@ -105,7 +105,7 @@ class LimitedBroker:
 
 
 def _remaining_length(data: bytes, at: int) -> tuple[int, int]:
-    """The length that stands at `at`, and where it ends; 0 where it is not whole yet."""
+    """Return the remaining length at `at`, and the place where it ends; 0 if it is not complete yet."""
     size = 0
     for place, byte in enumerate(data[at : at + 4]):
         size |= (byte & 127) << 7 * place

@@ -39,7 +39,7 @@ Encode = Callable[["LoadPlan", Payload], Sequence[Sequence[bytes]]]
 
 @dataclass(frozen=True, kw_only=True)
 class LoadPlan:
-    """What is published: `messages` in all, at `rate` a second, or as fast as the windows let where it is 0.
+    """Load to publish: `messages` in all, at `rate` a second, or as fast as the windows allow if it is 0.
 
     With `begin_at` (epoch seconds) message number i is due at `begin_at + i / rate`, says so itself as its `ts`, and is
     never sent before: so what a slow publisher or broker delays counts as latency too.
@@ -57,14 +57,14 @@ class LoadPlan:
     boot: int = 1
     first_seq: int = 1
     readings: int = 1
-    """Of each message; for a plan with `begin_at`."""
+    """Readings per message, for a plan with `begin_at`."""
     name: str = "bench"
     begin_at: float = 0.0
     tls: bool = False
     ca_file: str | None = None
 
     def due_at(self, number: int) -> float:
-        """When message `number` is due, in epoch seconds; for a plan with `begin_at`."""
+        """Return the time at which message `number` is due, in epoch seconds; for a plan with `begin_at`."""
         return self.begin_at + number / self.rate
 
     def names(self, number: int) -> tuple[int, int]:
@@ -72,7 +72,7 @@ class LoadPlan:
         return number % self.devices, self.first_seq + number // self.devices
 
     def due_on(self, connection: int, due: int) -> int:
-        """How many of the first `due` messages a connection has: not a share of them where it has more devices than others."""
+        """Return how many of the first `due` messages a connection has: not an equal share if it has more devices than others."""
         rounds, rest = divmod(due, self.devices)
         return rounds * self._devices_on(connection, self.devices) + self._devices_on(connection, rest)
 
@@ -82,7 +82,7 @@ class LoadPlan:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """What came of it; `seconds` from the first packet to the last PUBACK, `cpu_seconds` of this process."""
+    """Result of a load; `seconds` from the first packet to the last PUBACK, `cpu_seconds` of this process."""
 
     sent: int
     acknowledged: int

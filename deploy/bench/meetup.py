@@ -34,7 +34,7 @@ __all__ = [
 COUNTRY: Final = "in"
 CITIES: Final = ("Bangalore", "Bengaluru")
 TOTAL_BYTES: Final = 450_000_000
-"""Of all events of the paper; the streams of the country and the city are of so many of them."""
+"""Bytes of all events of the paper; the next two are those of the streams of the country and of the city."""
 COUNTRY_BYTES: Final = 3_840_000
 CITY_BYTES: Final = 545_000
 
@@ -51,7 +51,7 @@ _LOOK_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a derived stream must hold of one event."""
+    """Expected record of one event in a derived stream."""
 
     number: int
     event: str
@@ -67,7 +67,7 @@ class Meetup:
     run: str
 
     def event_id(self, number: int) -> str:
-        """Of one event: also its device and its key in Kafka."""
+        """Return the id of one event: also its device and its key in Kafka."""
         return f"{self.run}-{number:07d}"
 
     def number(self, event_id: str) -> int | None:
@@ -110,14 +110,14 @@ class Meetup:
         return self.count * COUNTRY_BYTES // TOTAL_BYTES
 
     def of_country(self) -> Iterator[Expected]:
-        """What the country's stream must hold."""
+        """Return the expected records of the country's stream."""
         for number in range(self.count):
             country, city = self.place(number)
             if country == COUNTRY:
                 yield Expected(number, _name(number), city)
 
     def of_city(self) -> Iterator[Expected]:
-        """What the city's stream must hold."""
+        """Return the expected records of the city's stream."""
         return (one for one in self.of_country() if one.city in CITIES)
 
 
@@ -155,7 +155,7 @@ class _Packets(Sequence[bytes]):
 
 
 def packets_of(plan: LoadPlan, payload: Payload) -> list[Sequence[bytes]]:
-    """Those of each connection of a plan."""
+    """Return the packets of each connection of a plan."""
     return [_Packets(plan, payload, connection) for connection in range(plan.connections)]
 
 
@@ -171,7 +171,7 @@ def payload_of(meetup: Meetup, plan: LoadPlan) -> Payload:
 
 @contextmanager
 def follow_kafka(count: Callable[[], int], ahead: int) -> Iterator[Callable[[], int]]:
-    """How many messages may be sent: by how much `count()` grew since now, and `ahead` more; a thread asks for the count."""
+    """Return how many messages may be sent: the growth of `count()` since now plus `ahead`; a thread asks for the count."""
     first, ended = count(), threading.Event()
     most = [ahead]
 

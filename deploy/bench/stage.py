@@ -31,7 +31,7 @@ START_SECONDS: Final = 60.0
 
 @dataclass(frozen=True)
 class Stage:
-    """What a benchmark needs to know of the running parts."""
+    """Facts about the running parts that a benchmark needs."""
 
     broker: EmbeddedBroker
     password: str

@@ -26,7 +26,7 @@ SOURCE: Final = "linked-rows.parquet"
 
 
 def grow_table(root: str, rows: int, *, after: int = 0, now: datetime | None = None) -> None:
-    """Put old rows into a table that is in use, in one commit that readers of its news pass over.
+    """Put old rows into a table that is in use, in one commit that followers of the table skip.
 
     Args:
         root: of the tables, a folder.
@@ -53,7 +53,7 @@ def _write(path: Path) -> None:
 
 
 def _bounds(path: Path) -> dict[str, tuple[Any, Any]]:
-    """Least and greatest value of the columns that have statistics, besides times."""
+    """Return the least and the greatest value of the columns that have statistics, besides times."""
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""Which pipeline a benchmark runs against: the one of --config, a running embedded run, or one started for it."""
+"""Choose the pipeline of a benchmark: the one of --config, a running embedded run, or one started for it."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ def _started() -> Iterator[Settings]:
     with own_folder() as folder:
         data = folder / "data"
         data.mkdir()
-        typer.echo(f"Nothing runs here: starting a pipeline of its own in {data}.", err=True)
+        typer.echo(f"No pipeline runs here; starting one in {data}.", err=True)
         with own_run(data, port_offset=2000) as settings:
             yield settings
 
@@ -72,13 +72,13 @@ def own_run(folder: Path, *, port_offset: int, config: Path | None = None) -> It
 
 
 def _starts(folder: Path) -> bool:
-    """Whether a process has this folder as its --data; its name is random, so it is nobody else's."""
+    """Return whether a process has this folder as its --data; its name is random, so no other run has it."""
     wanted = {"--data", str(folder)}
     return any(wanted <= set(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"]))
 
 
 def as_devices(settings: Settings, data: Path) -> Settings:
-    """With the port that devices use: iotcore has another one for MQTT 5, and the benchmark's publisher speaks 3.1.1."""
+    """Return the settings with the port of the devices: iotcore has another one for MQTT 5, and the publisher speaks 3.1.1."""
     run = read_run(data)
     port = run.ports["mqtt"] if run else settings.mqtt.port
     return settings.model_copy(update={"mqtt": settings.mqtt.model_copy(update={"port": port})})
@@ -87,5 +87,5 @@ def as_devices(settings: Settings, data: Path) -> Settings:
 def _tidegate(*arguments: str) -> None:
     command = [sys.executable, "-P", "-m", "deploy.cli", *arguments]
     if subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode != 0:
-        msg = f"`tidegate {json.dumps(arguments)[1:-1]}` failed; its words are above."
+        msg = f"`tidegate {json.dumps(arguments)[1:-1]}` failed; see its output above."
         raise FatalError(msg)

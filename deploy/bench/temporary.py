@@ -1,6 +1,6 @@
 """Temporary folders of benchmarks: each names its process, and the next benchmark removes those of a process that was killed.
 
-`kill -9` lets nobody clean up: the folder stays, and with it the servers, which have sessions of their own. So each process
+After `kill -9` nothing cleans up: the folder stays, and with it the servers in their own sessions. So each process
 that is started while the block of a folder runs carries its path in the environment, also children of children.
 """
 
@@ -96,7 +96,7 @@ def _end_processes(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Its signature last: what cannot be removed now is found again by the next benchmark."""
+    """Remove the folder, its signature last: the next benchmark finds what cannot be removed now."""
     for disk in psutil.disk_partitions(all=True):
         if Path(disk.mountpoint).is_relative_to(folder.resolve()):
             subprocess.run(["umount", "-l", disk.mountpoint], capture_output=True, check=False)

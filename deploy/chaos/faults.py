@@ -1,4 +1,4 @@
-"""The faults that `tidegate chaos` knows, by their numbers; each breaks one thing in a scene and mends it again."""
+"""The faults of `tidegate chaos`, by their numbers; each breaks one thing in a scene and repairs it again."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +11,9 @@ from deploy.chaos.scene import Scene
 __all__ = ["FAULTS", "SKIPPED", "Fault"]
 
 SAVED_SECONDS: Final = 2.5
-"""What mosquitto acknowledged this long before it is killed is on its disk: it saves every two seconds, which takes a moment."""
+"""Time before a kill after which mosquitto's acknowledged messages are on its disk: it saves every two seconds, which takes a
+moment.
+"""
 NOTED_SECONDS: Final = 0.5
 """An acknowledgement that left the broker before it was killed is noted by the load this much later at most."""
 
@@ -23,7 +25,7 @@ class Fault:
     Attributes:
         id: its number; `tests/integration` has a short instance of each.
         title: what happens, in a line.
-        inject: breaks and mends; returns when mended.
+        inject: breaks and repairs; returns after the repair.
         long_seconds: how long it lasts with --long.
         restarts: whether the gateways themselves are ended, so that their connections say nothing.
     """
@@ -46,11 +48,11 @@ def kill_at_random(scene: Scene) -> None:
         gateway.start()
     scene.figures["kills"] = kills
     for gateway in scene.gateways:
-        scene.wait(gateway.healthy, 120.0, f"{gateway.name} being up")
+        scene.wait(gateway.healthy, 120.0, f"start of {gateway.name}")
 
 
 def stop_and_start(scene: Scene) -> None:
-    """SIGTERM, and start again, as an update does; nothing may be there twice."""
+    """Stop with SIGTERM and start again, as an update does; nothing may be stored twice."""
     until, stops = scene.until(), 0
     while time.monotonic() < until:
         gateway = scene.gateways[stops % len(scene.gateways)]
@@ -62,7 +64,7 @@ def stop_and_start(scene: Scene) -> None:
 
 
 def hold_gateways(scene: Scene) -> None:
-    """They stand still until the broker has dropped them, and longer."""
+    """Stop the gateways until the broker has dropped them, and longer."""
     for gateway in scene.gateways:
         gateway.hold()
     time.sleep(scene.seconds)
@@ -71,7 +73,7 @@ def hold_gateways(scene: Scene) -> None:
 
 
 def pulse_gateways(scene: Scene) -> None:
-    """They get a little time now and then, as on an overloaded machine."""
+    """Give the gateways a little time now and then, as on an overloaded machine."""
     until = scene.until()
     while time.monotonic() < until:
         for gateway in scene.gateways:
@@ -83,12 +85,12 @@ def pulse_gateways(scene: Scene) -> None:
 
 
 def kill_broker(scene: Scene) -> None:
-    """SIGKILL every ten seconds. What it acknowledged in the last moments and had not saved is its own loss."""
+    """Kill with SIGKILL every ten seconds. Acknowledged messages that were not saved yet are the broker's own loss."""
     _kill_broker(scene, forget=False)
 
 
 def broker_forgets(scene: Scene) -> None:
-    """SIGKILL, and its database is gone: sessions, queues, packet identifiers."""
+    """Kill with SIGKILL and delete the database: sessions, queues, packet identifiers."""
     _kill_broker(scene, forget=True)
 
 
@@ -104,15 +106,15 @@ def _kill_broker(scene: Scene, *, forget: bool) -> None:
         scene.broker.start()
         kills += 1
         for gateway in scene.gateways:
-            scene.wait(gateway.healthy, 120.0, f"{gateway.name} being connected")
-        # A publisher that is back before the gateways publishes for nobody, where no session is left.
+            scene.wait(gateway.healthy, 120.0, f"connection of {gateway.name}")
+        # Without a session, a publisher that is back before the gateways publishes for no one.
         scene.forgotten.append((began - SAVED_SECONDS, time.time() if forget else killed + NOTED_SECONDS))
         time.sleep(min(10.0, max(0.0, until - time.monotonic())))
     scene.figures["broker_kills"] = kills
 
 
 def hold_broker(scene: Scene) -> None:
-    """It hangs: connections stay open and nothing answers."""
+    """Stop the broker: connections stay open and nothing answers."""
     scene.by_device = False
     scene.broker.hold()
     time.sleep(scene.seconds)
@@ -120,7 +122,7 @@ def hold_broker(scene: Scene) -> None:
 
 
 def silence_links(scene: Scene) -> None:
-    """Nothing passes between broker and gateways, and nobody is told."""
+    """Silence the link between broker and gateways without telling either side."""
     for proxy in scene.proxies:
         proxy.silence()
     time.sleep(scene.seconds)
@@ -172,7 +174,7 @@ def one_client_id(scene: Scene) -> None:
     )
     other.start()
     taken = "already connected, closing old connection"
-    scene.wait(lambda: taken in scene.broker.log(), 60.0, "the other one taking the session over")
+    scene.wait(lambda: taken in scene.broker.log(), 60.0, "session takeover by the other gateway")
     time.sleep(scene.seconds)
     other.kill()
     scene.figures["takeovers"] = scene.broker.log().count(taken)
@@ -193,7 +195,7 @@ def kill_kafka(scene: Scene) -> None:
 
 
 def hold_kafka(scene: Scene) -> None:
-    """It hangs: connections stay open and nothing answers."""
+    """Stop Kafka: connections stay open and nothing answers."""
     scene.kafka.hold()
     time.sleep(scene.seconds)
     scene.kafka.let_go()
@@ -203,17 +205,17 @@ FAULTS: Final = tuple(
     Fault(*fields)
     for fields in (
         ("F1", "gateways killed at random moments", kill_at_random, 200.0, True),
-        ("F4", "gateways stopped and started", stop_and_start, 60.0, True),
+        ("F4", "gateways stopped and restarted", stop_and_start, 60.0, True),
         ("F5", "gateways held until the broker drops them", hold_gateways, 90.0),
-        ("F7", "broker killed and started again", kill_broker, 60.0),
-        ("F8", "broker killed, and its database gone", broker_forgets, 60.0),
+        ("F7", "broker killed and restarted", kill_broker, 60.0),
+        ("F8", "broker killed and its database deleted", broker_forgets, 60.0),
         ("F9", "broker hangs", hold_broker, 300.0),
         ("F10", "link to the broker silent", silence_links, 90.0),
         ("F11", "connections to the broker reset every two seconds", reset_links, 300.0),
         ("F12", "link to the broker at 64 kbit/s", slow_links, 60.0),
-        ("F13", "link to the broker 100 to 300 ms late", late_links, 60.0),
+        ("F13", "link to the broker delayed by 100 to 300 ms", late_links, 60.0),
         ("F14", "another gateway with the same client id", one_client_id, 60.0, True),
-        ("F16", "Kafka killed and started again", kill_kafka, 120.0),
+        ("F16", "Kafka killed and restarted", kill_kafka, 120.0),
         ("F17", "Kafka hangs", hold_kafka, 300.0),
         ("F47", "gateways starved of processor time", pulse_gateways, 60.0),
     )
@@ -222,11 +224,11 @@ FAULTS: Final = tuple(
 _ELSEWHERE: Final = {
     "it needs a moment that only a test can choose: tests/integration/test_gateway_faults_kill.py": ("F2", "F3"),
     "it needs a fault inside the process: tests/integration/test_gateway_client.py": ("F6",),
-    "it needs settings of the broker of its own: tests/integration/test_gateway_faults_broker.py": ("F15", "F50", "F51"),
-    "it needs settings or a disk of Kafka's own: tests/integration/test_gateway_faults_kafka.py": (
+    "it needs a broker with special settings: tests/integration/test_gateway_faults_broker.py": ("F15", "F50", "F51"),
+    "it needs a Kafka with special settings or its own disk: tests/integration/test_gateway_faults_kafka.py": (
         "F18", "F19", "F20", "F23", "F24",
     ),
-    "it needs limits of the process: tests/integration/test_gateway_faults_process.py": ("F42", "F43", "F46", "F48"),
+    "it needs limits on the process: tests/integration/test_gateway_faults_process.py": ("F42", "F43", "F46", "F48"),
     "it needs Spark, which this command does not start": tuple(f"F{number}" for number in range(26, 42)),
 }  # fmt: skip
 SKIPPED: Final = {fault: why for why, faults in _ELSEWHERE.items() for fault in faults}

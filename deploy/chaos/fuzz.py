@@ -23,13 +23,13 @@ DATA: Final = ROOT / "tests" / "data"
 OWN_FOLDER: Final = ROOT / ".venv-fuzz"
 CONSTRAINTS: Final = Path(__file__).with_name("fuzz_constraints.txt")
 START_SECONDS: Final = 240
-"""For imports and the corpus, before libFuzzer's own clock starts; a busy machine takes minutes."""
+"""Time for imports and the corpus, before libFuzzer's own clock starts; a busy machine takes minutes."""
 _PROGRESS = re.compile(r"^#\d+\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)", re.MULTILINE)
 _STATISTIC = re.compile(r"^stat::(\w+):\s+(\d+)", re.MULTILINE)
 
 
 def find_atheris(folder: Path = OWN_FOLDER) -> list[str]:
-    """What must stand before sys.path so that atheris can be imported: nothing, or the fuzzer's own folder.
+    """Return the entries for sys.path that make atheris importable: nothing, or the fuzzer's own folder.
 
     Raises:
         UnavailableError: atheris is in neither place.
@@ -46,7 +46,7 @@ def find_atheris(folder: Path = OWN_FOLDER) -> list[str]:
 
 
 def provide_atheris(folder: Path = OWN_FOLDER) -> None:
-    """Install the pinned atheris into a folder of its own: it is no part of the product.
+    """Install the pinned atheris into its own folder: it is not part of the product.
 
     Raises:
         UnavailableError: pip could not; its last words are in the message.
@@ -64,7 +64,7 @@ def fuzz_target(target: Target, seconds: int, folder: Path, path: Sequence[str],
 
     Returns:
         `{target, seconds, executions, coverage, features, corpus, accepted, findings: [{fault, file}]}`; coverage is
-        libFuzzer's count of edges, None where it told none.
+        libFuzzer's count of edges, None if it printed none.
     """
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "deploy.chaos.fuzz_child", target.name, str(folder), str(data)]
@@ -96,7 +96,7 @@ def _figures(said: str) -> dict[str, Any]:
 
 
 def _findings(folder: Path, code: int, said: str) -> dict[str, Any]:
-    """What the checks found, what libFuzzer stopped at (crash, timeout, memory), and a run that failed otherwise."""
+    """Return findings of the checks, stops of libFuzzer (crash, timeout, memory), and a run that failed otherwise."""
     found = [
         json.loads(file.read_text("utf-8")) | {"file": str(file)} for file in sorted(folder.glob("finding-*.json"))
     ]
@@ -117,8 +117,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.chaos.fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="DECODER", help="a decoder, or 'preset NAME'; default: all")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default: 60)")
-    parser.add_argument("--out", type=Path, default=ROOT / "tidegate-data" / "fuzz", help="folder of what is found")
-    parser.add_argument("--provide", action="store_true", help="install atheris into .venv-fuzz, and end")
+    parser.add_argument("--out", type=Path, default=ROOT / "tidegate-data" / "fuzz", help="folder for the findings")
+    parser.add_argument("--provide", action="store_true", help="install atheris into .venv-fuzz and exit")
     given = parser.parse_args(arguments)
     known = {target.name: target for target in targets()}
     unknown = [name for name in given.targets if name not in known]

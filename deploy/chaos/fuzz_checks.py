@@ -1,4 +1,4 @@
-"""What must hold of the outcome of any message, whatever its bytes were: one list, for tests and for the fuzzer."""
+"""Conditions for the outcome of any message, whatever its bytes were: one list, for tests and for the fuzzer."""
 
 import base64
 import hashlib
@@ -21,7 +21,7 @@ __all__ = ["faults_of"]
 _MAX_KEY_BYTES: Final = 1024
 _MAX_SHOWN: Final = 120
 _CUT: Final = (Reason.UNKNOWN_DEVICE, Reason.RATE_LIMITED)
-"""Of whom nobody knows, or who floods, the payload may not be kept."""
+"""Reasons for which the payload may be cut: an unknown device, or one that floods."""
 _FLAG = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _UNSHOWABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NO_TOPIC = re.compile(r"[\x00+#]")
@@ -40,7 +40,7 @@ def faults_of(message: Message, outcome: Outcome, limits: GatewaySettings) -> li
     seen: set[tuple[object, ...]] = set()
     for record in outcome.records:
         if record.topic not in counts:
-            faults.append(f"a record for {record.topic!r}, which is no topic of the gateway")
+            faults.append(f"a record for {record.topic!r}, which is not a topic of the gateway")
             continue
         counts[record.topic] += 1
         if record.topic == READINGS:
@@ -56,11 +56,11 @@ def faults_of(message: Message, outcome: Outcome, limits: GatewaySettings) -> li
     if not outcome.accepted and counts[READINGS]:
         faults.append("a record of readings, but not accepted")
     if outcome.rejected is not None and counts[DEAD_LETTERS] != 1:
-        faults.append(f"{counts[DEAD_LETTERS]} dead letters of a message refused as a whole")
+        faults.append(f"{counts[DEAD_LETTERS]} dead letters of a message rejected as a whole")
     if outcome.accepted and bool(outcome.parts) != bool(counts[DEAD_LETTERS]):
-        faults.append(f"{len(outcome.parts)} parts refused, {counts[DEAD_LETTERS]} dead letters")
+        faults.append(f"{len(outcome.parts)} parts rejected, {counts[DEAD_LETTERS]} dead letters")
     faults += [
-        f"reply to {reply.topic!r}, which is no topic" for reply in outcome.replies if not _is_topic(reply.topic)
+        f"reply to {reply.topic!r}, which is not a topic" for reply in outcome.replies if not _is_topic(reply.topic)
     ]
     return faults
 
@@ -81,16 +81,16 @@ def _record_faults(
         faults.append(f"topic {record.topic!r} is not the message's")
     if not record.readings:
         faults.append("a record without readings")
-    faults += [f"flag {flag!r} is no short word" for flag in record.flags or () if not _FLAG.fullmatch(flag)]
+    faults += [f"flag {flag!r} is not a short word" for flag in record.flags or () if not _FLAG.fullmatch(flag)]
     for reading in record.readings:
         faults += [f"{reading.metric[:80]!r}: {found}" for found in _reading_faults(reading, message, limits)]
         counters = (record.boot, record.seq, reading.boot, reading.seq)
         faults += [
-            f"{number} is no counter" for number in counters if number is not None and not 0 <= number < 2**63 - 1
+            f"{number} is not a counter" for number in counters if number is not None and not 0 <= number < 2**63 - 1
         ]
         identity = (record.device, reading.message_id or record.message_id, reading.metric, reading.index)
         if identity in seen:
-            faults.append(f"{identity} stands twice: one of the two would be dropped as a duplicate")
+            faults.append(f"{identity} is there twice, so one of the two would be dropped as a duplicate")
         seen.add(identity)
     return faults
 
@@ -111,7 +111,7 @@ def _reading_faults(reading: Reading, message: Message, limits: GatewaySettings)
         faults.append(f"index {reading.index} does not fit 32 bits")
     if reading.claimed_us is not None and not -(2**63) <= reading.claimed_us < 2**63:
         faults.append(f"claimed time {reading.claimed_us} µs does not fit 64 bits")
-    return faults + [f"flag {flag!r} is no short word" for flag in reading.flags or () if not _FLAG.fullmatch(flag)]
+    return faults + [f"flag {flag!r} is not a short word" for flag in reading.flags or () if not _FLAG.fullmatch(flag)]
 
 
 def _letter_faults(letter: DeadLetterRecord, key: bytes, message: Message, limits: GatewaySettings) -> list[str]:
@@ -121,14 +121,14 @@ def _letter_faults(letter: DeadLetterRecord, key: bytes, message: Message, limit
     if not whole and (
         letter.payload_sha256 != hashlib.sha256(message.payload).hexdigest() or not _heads(kept, message)
     ):
-        faults.append("a dead letter holds neither the payload nor its head with the sha256 of all")
+        faults.append("a dead letter holds neither the payload nor its beginning with the sha256 of the whole")
     if (
         not whole
         and letter.reason not in _CUT
         and not letter.partial
         and len(message.payload) <= limits.max_payload_bytes
     ):
-        faults.append(f"a dead letter cut {len(message.payload)} bytes, which the limit allows")
+        faults.append(f"a dead letter cut {len(message.payload)} bytes, although the limit allows them")
     if letter.payload_bytes != len(message.payload):
         faults.append(f"a dead letter says {letter.payload_bytes} bytes of {len(message.payload)}")
     if len(key) > _MAX_KEY_BYTES:
@@ -137,7 +137,7 @@ def _letter_faults(letter: DeadLetterRecord, key: bytes, message: Message, limit
         if text is not None and (len(text) > _MAX_SHOWN or _UNSHOWABLE.search(text)):
             faults.append(f"a dead letter's {name} is not safe to show: {text!r}")
     if not letter.got and not letter.wanted:
-        faults.append(f"a dead letter ({letter.reason}) says neither what it got nor what it wanted")
+        faults.append(f"a dead letter ({letter.reason}) has neither `got` nor `wanted`")
     return faults
 
 

@@ -1,7 +1,7 @@
 """The fuzzing process of one target: `python -m deploy.chaos.fuzz_child TARGET FOLDER DATA [libFuzzer's options]`.
 
 An input is one byte that chooses the topic, then the payload. What breaks a promise is written to the folder with its
-input, once for each kind, and the run goes on.
+input, once for each kind, and the run continues.
 """
 
 import base64
@@ -30,7 +30,7 @@ __all__ = ["main"]
 NOW_US: Final = 1_796_000_000_000_000
 LIMITS: Final = GatewaySettings(max_payload_bytes=16 * 1024, max_readings_per_message=500)
 MESSAGES_PER_GATE: Final = 200
-"""Decoders may remember: each session begins anew after this many."""
+"""Messages after which each session starts again, because decoders may keep state."""
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 

@@ -1,6 +1,6 @@
 """`python -m deploy.chaos.fuzz_cost`: what each bomb costs each decoder and preset, in milliseconds and memory.
 
-A bomb may cost 50 ms of CPU time. One that holds thousands of values, each to be stored or told why not, may cost 10 µs
+A bomb may cost 50 ms of CPU time. One that holds thousands of values, each to be stored or rejected with a reason, may cost 10 µs
 for each of them, up to as many as a message may hold.
 """
 
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     dearest = sorted(runs, key=lambda run: run["ms"], reverse=True)[:20]
     sys.stdout.write(json.dumps({"runs": len(runs), "over": over, "dearest": dearest}, indent=1) + "\n")
-    sys.stderr.write(f"{len(runs)} bombs, {len(over)} over what is allowed\n")
+    sys.stderr.write(f"{len(runs)} bombs, {len(over)} above the limit\n")
     return 1 if over or not runs else 0
 
 

@@ -1,4 +1,4 @@
-"""Where fuzzing begins: everything that reads payloads, a gate that leads there, and good messages of real devices."""
+"""Starting points of fuzzing: every reader of payloads, a gate that leads there, and good messages of real devices."""
 
 import base64
 import json
@@ -20,7 +20,7 @@ _TOPICS: Final = {
     "sparkplug": ("spBv1.0/plant/DDATA/node/dev-1", "spBv1.0/plant/NBIRTH/node", "spBv1.0/plant/NDATA/node"),
     "homie": ("homie/5/dev-1/$description", "homie/5/dev-1/node/temperature", "homie/dev-2/node/temperature"),
 }
-"""Where a format says something by its topic; all others take any."""
+"""Topics of formats that carry information in the topic; all others take any."""
 _ZONE: Final = "Europe/Berlin"
 _ANY_TOPICS: Final = ("site/dev-1/metric",)
 _MADE: Final = {
@@ -100,7 +100,7 @@ def read_seeds(examples: Path) -> list[Seed]:
 
 
 def fitting_seeds(target: Target, seeds: list[Seed], limits: GatewaySettings, received_us: int) -> list[Seed]:
-    """Those seeds that the target accepts or learns from, in order (a birth comes before its data), and some made for it."""
+    """Return the seeds that the target accepts or learns from, in order (a birth comes before its data), and some made for it."""
     fitting = _accepted(target, seeds, limits, received_us)
     if not fitting:
         # Formats whose example has a topic that only a route of the user's own matches.

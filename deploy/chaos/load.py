@@ -66,12 +66,12 @@ class Load:
         return self._publisher.drain(timeout_seconds=seconds)
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect the publisher."""
         self.pause()
         self._publisher.close()
 
     def missing(self, there: Iterable[Key]) -> set[Key]:
-        """The acknowledged messages that are not there."""
+        """Return the acknowledged messages that are missing."""
         return set(self.acknowledged).difference(there)
 
     def _note(self, tag: object) -> None:
@@ -84,7 +84,7 @@ class Load:
         began, count = time.monotonic(), 0
         while not self._stop.is_set():
             due = int((time.monotonic() - began) * rate)
-            # What a stall held up is made up for at twice the rate, not all at once.
+            # After a stall the load catches up at twice the rate, not all at once.
             for _ in range(min(due - count, int(2 * rate * _STEP_SECONDS) + 1)):
                 if not self._send_one():
                     return

@@ -17,7 +17,7 @@ __all__ = ["LinkProxy"]
 
 _CHUNK: Final = 16 * 1024
 _HELD_BYTES: Final = 256 * 1024
-"""What one direction holds before it stops reading, so that a slow link pushes back as a real one does."""
+"""Bytes that one direction holds before it stops reading, so that a slow link pushes back as a real one does."""
 
 
 class _Way:
@@ -56,7 +56,7 @@ class LinkProxy:
         self._thread.start()
 
     def silence(self) -> None:
-        """From now on nothing passes and nobody is told: no FIN, no RST; new connections are taken and stay mute."""
+        """Pass nothing from now on, without FIN or RST; new connections are accepted and stay mute."""
         with self._lock:
             self._silent = True
 
@@ -65,7 +65,7 @@ class LinkProxy:
         with self._lock:
             self._silent = False
             if forget:
-                # Kept, since a socket that nobody holds is closed, and the other end would be told.
+                # Kept, since an unreferenced socket is closed, and the other end would notice.
                 self._mute += self._ways
                 self._ways = []
 
@@ -174,7 +174,7 @@ def _select(ways: dict[socket.socket, _Way], listener: socket.socket, seconds: f
     with selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ)
         for sock in ways:
-            with contextlib.suppress(ValueError, OSError):  # closed meanwhile by another thread
+            with contextlib.suppress(ValueError, OSError):  # another thread has closed it
                 selector.register(sock, selectors.EVENT_READ)
         return [ways[key.fileobj] for key, _ in selector.select(seconds) if key.fileobj in ways]
 

@@ -1,4 +1,4 @@
-"""Runs faults one after another: load on, break, mend, wait until all has arrived, judge."""
+"""Runs faults one after another: start the load, break, repair, wait until all has arrived, judge."""
 
 import contextlib
 import random
@@ -170,7 +170,7 @@ def _settle(scene: Scene, reader: KafkaReader) -> Verdict:
 
 def _binding(scene: Scene) -> set[Key]:
     """The acknowledged messages that must be there: not those that the broker itself may have forgotten."""
-    acknowledged = list(scene.load.acknowledged_at.items())  # at once: the load goes on
+    acknowledged = list(scene.load.acknowledged_at.items())  # at once: the load continues
     return {key for key, at in acknowledged if not any(begin <= at <= end for begin, end in scene.forgotten)}
 
 
@@ -183,7 +183,7 @@ def _figures(verdict: Verdict, scene: Scene) -> dict[str, Any]:
 
 
 def failed(results: Sequence[dict[str, Any]]) -> bool:
-    """Whether any run broke a promise."""
+    """True if any run broke a promise."""
     names = ("lost", "duplicate", "reordered", "unexplained")
     return any(result[name] for result in results for name in names) or any(
         result["recovery_s"] is None for result in results

@@ -21,14 +21,14 @@ LOOK_SECONDS: Final = 0.1
 
 @dataclass
 class Scene:
-    """What a fault gets to break.
+    """Parts that a fault can break.
 
     Attributes:
         seconds: how long the fault is to last.
         rng: all chance of the fault comes from here.
         by_device: False where the fault disturbs the publisher's own link, too.
         forgotten: spans of time (epoch seconds) whose messages the broker had acknowledged and may have forgotten.
-        figures: what a fault wants to tell beside the verdict, such as how many kills.
+        figures: what a fault reports besides the verdict, such as the number of kills.
     """
 
     stage: Stage
@@ -57,7 +57,7 @@ class Scene:
         for gateway in started:
             gateway.start()
         for gateway in started:
-            self.wait(gateway.healthy, 120.0, f"{gateway.name} being up ({gateway.log_file})")
+            self.wait(gateway.healthy, 120.0, f"start of {gateway.name} ({gateway.log_file})")
 
     def wait(self, condition: Callable[[], object], seconds: float, what: str) -> None:
         """Wait until it is true.
@@ -68,7 +68,7 @@ class Scene:
         deadline = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > deadline:
-                message = f"{what} did not come true within {seconds:g} s"
+                message = f"no {what} within {seconds:g} s"
                 raise FatalError(message)
             time.sleep(LOOK_SECONDS)
 

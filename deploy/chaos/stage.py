@@ -1,4 +1,4 @@
-"""What a fault happens to: a broker, a Kafka and gateways as processes of their own, in one folder, on loopback."""
+"""Stage of a fault: a broker, a Kafka and gateways as separate processes, in one folder, on loopback."""
 
 import contextlib
 import secrets
@@ -40,12 +40,12 @@ class GatewayProcess(ServerProcess):
         return self.settings.gateway.gateway_id
 
     def start(self, *runner: str) -> None:
-        """Start it; with `runner`, Python code that stands in for the command line's module."""
+        """Start the gateway; with `runner`, Python code that replaces the command line's module."""
         code = ["-c", *runner] if runner else ["-m", "deploy.cli"]
         self.spawn([sys.executable, *code, "gateway", "--config", str(self._config)])
 
     def healthy(self) -> bool:
-        """Whether it says that messages flow."""
+        """Return whether the gateway says that messages flow."""
         with contextlib.suppress(OSError):
             return bool(self._get("healthz", 2.0))
         return False
@@ -121,7 +121,7 @@ def new_broker(folder: Path) -> Iterator[tuple[Server, dict[str, str]]]:
         UnavailableError: mosquitto is not here. The other broker keeps no queue over a kill, and serves no fault.
     """
     if find_mosquitto() is None:
-        message = "chaos needs mosquitto on this machine (apt-get install mosquitto): its queue outlives the faults."
+        message = "chaos needs mosquitto, whose queue survives the faults. Install it: apt-get install mosquitto."
         raise UnavailableError(message)
     folder.mkdir(parents=True, exist_ok=True)
     login = {"username": USER, "password": secrets.token_urlsafe(12)}

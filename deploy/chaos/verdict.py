@@ -1,4 +1,4 @@
-"""What became of numbered messages: sent and acknowledged on one side, what stands in Kafka on the other. Pure.
+"""Fate of numbered messages: sent and acknowledged on one side, records in Kafka on the other. Pure.
 
 As Kafka's own `validate_delivery` does it: acknowledged minus consumed must be nothing. What is there twice under one
 identity is a repetition, which the landing drops; under two identities it is a duplicate.
@@ -21,7 +21,7 @@ _EXAMPLES = 5
 
 
 class Key(NamedTuple):
-    """Which message: the device's own numbers."""
+    """Identity of a message: the device's own numbers."""
 
     device: str
     boot: int
@@ -30,7 +30,7 @@ class Key(NamedTuple):
 
 @dataclass
 class Landed:
-    """What stands in Kafka of the gateways asked for."""
+    """Records in Kafka of the requested gateways."""
 
     readings: list[tuple[LogRecord, ReadingRecord]] = field(default_factory=list)
     dead_letters: list[tuple[LogRecord, DeadLetterRecord]] = field(default_factory=list)
@@ -60,8 +60,8 @@ class Landed:
 class Verdict:
     """Counts of messages; all but `sent`, `acknowledged`, `stored`, `dead_lettered` and `repeated` should be 0.
 
-    `lost` had a PUBACK and is nowhere. `duplicate` would land twice. `reordered` stands behind a later message of its
-    device (`by_device` judged), or of its gateway's connection. `unexplained`: in Kafka and sent by nobody, or the
+    `lost` had a PUBACK and is nowhere. `duplicate` would land twice. `reordered` comes after a later message of its
+    device (`by_device` judged), or of its gateway's connection. `unexplained`: in Kafka but not sent, or the
     gateway's counts say another number than Kafka holds. `repeated` is there again under the same identity.
     """
 
@@ -78,7 +78,7 @@ class Verdict:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not (self.lost or self.duplicate or self.reordered or self.unexplained)
 
 
@@ -132,7 +132,7 @@ def _is_double(copies: list[ReadingRecord]) -> bool:
 
 
 def _refused(sent: Mapping[Key, bytes], landed: Landed) -> tuple[set[Key], list[Any]]:
-    """The messages that became dead letters, known by their bytes; and the dead letters that nobody sent."""
+    """Return the messages that became dead letters, known by their bytes, and the dead letters without a sent message."""
     by_payload = {(key.device, payload): key for key, payload in sent.items()} if landed.dead_letters else {}
     refused: set[Key] = set()
     unknown: list[Any] = []
@@ -147,7 +147,7 @@ def _refused(sent: Mapping[Key, bytes], landed: Landed) -> tuple[set[Key], list[
 
 
 def _swapped_by_device(landed: Landed) -> list[Any]:
-    """Where a message first stands behind a later one of the same device and boot."""
+    """Return the places where a message first comes after a later one of the same device and boot."""
     highest: dict[tuple[str, int], int] = {}
     seen: set[Key] = set()
     swapped: list[Any] = []
@@ -163,7 +163,7 @@ def _swapped_by_device(landed: Landed) -> list[Any]:
 
 
 def _swapped_by_receiving(landed: Landed) -> list[Any]:
-    """Where a device's message stands behind one that the same gateway received later."""
+    """Return the places where a device's message comes after one that the same gateway received later."""
     last: dict[tuple[str, str], tuple[int, int]] = {}
     swapped: list[Any] = []
     for _, reading in sorted(landed.readings, key=_place):
@@ -179,7 +179,7 @@ def _place(pair: tuple[LogRecord, ReadingRecord]) -> tuple[int, int]:
 
 
 def _count_difference(landed: Landed) -> int:
-    """How far the counts in the outcomes are from the messages in Kafka, up to where outcomes reach."""
+    """Return the difference between the counts in the outcomes and the messages in Kafka, up to where outcomes reach."""
     upto: dict[tuple[str, int], int] = {}
     counted = 0
     for outcome in landed.outcomes:

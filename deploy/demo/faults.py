@@ -1,4 +1,4 @@
-"""The faults that can be shown: which part, for how long, and which alert must tell of it."""
+"""Faults of the demo: the part, the duration, and the alert that must report it."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -6,7 +6,7 @@ from typing import Final
 __all__ = ["FAULTS", "MOST_SECONDS", "Fault"]
 
 MOST_SECONDS: Final = 110.0
-"""A part that hangs longer is started anew by the supervisor, which takes it for dead after two minutes."""
+"""Largest duration: the supervisor restarts a part that hangs for longer, because it counts it as dead after two minutes."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ FAULTS: Final = {
     for fault in (
         Fault(
             "kafka",
-            "Nothing is acknowledged any more; the broker and the gateway hold what devices send.",
+            "The gateway stops acknowledging; the broker and the gateway hold the messages of the devices.",
             "TidegateKafkaUnreachable",
             60.0,
             20.0,
@@ -43,7 +43,7 @@ FAULTS: Final = {
         ),
         Fault(
             "broker",
-            "Devices get no answer; the gateway loses its session and takes it up again.",
+            "Devices get no answer; the gateway loses its connection and resumes its session.",
             "TidegateBrokerUnreachable",
             60.0,
             45.0,
@@ -51,7 +51,7 @@ FAULTS: Final = {
         ),
         Fault(
             "gateway",
-            "The broker queues what devices send; the canary's readings are missed.",
+            "The broker queues the messages of the devices; the canary's readings are missing.",
             "TidegateCanaryMissing",
             100.0,
             90.0,
@@ -59,7 +59,7 @@ FAULTS: Final = {
         ),
         Fault(
             "stream",
-            "Kafka keeps what arrives and lag grows; the canary's readings are missed.",
+            "Kafka keeps new records and the lag grows; the canary's readings are missing.",
             "TidegateCanaryMissing",
             100.0,
             90.0,
@@ -67,4 +67,4 @@ FAULTS: Final = {
         ),
     )
 }
-"""By part. Times follow from the alerts: how long each waits, and how far it looks back."""
+"""Faults by part. Times follow from the alerts: how long each waits, and how far it looks back."""

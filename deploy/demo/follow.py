@@ -1,4 +1,4 @@
-"""What alerts did since a moment: from the monitor's snapshots to a list of changes. Pure: snapshots in, changes out."""
+"""Changes of alerts since a moment: from the monitor's snapshots to a list of changes. Pure: snapshots in, changes out."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -21,12 +21,12 @@ class Change:
     runbook: str
 
     def as_dict(self) -> dict[str, Any]:
-        """For --json."""
+        """Return the change as JSON-ready data."""
         return asdict(self)
 
 
 class Story:
-    """All changes since the fault; alerts that were there before it are no part of it until they change."""
+    """All changes since the fault; alerts from before it are left out until they change."""
 
     def __init__(self, before: Mapping[str, Any], *, began_at: float) -> None:
         self._began_at = began_at
@@ -35,7 +35,7 @@ class Story:
         self.changes: list[Change] = []
 
     def look(self, snapshot: Mapping[str, Any]) -> list[Change]:
-        """What is new in this snapshot."""
+        """Return the changes in this snapshot."""
         found = {_key(alert): alert for alert in snapshot.get("alerts", [])}
         new = [*self._begun(found), *self._ended(found, float(snapshot["at"]))]
         self._known = found
@@ -49,7 +49,7 @@ class Story:
 
     @property
     def still_firing(self) -> list[str]:
-        """Those of them that fire."""
+        """Names of those alerts that fire."""
         return self._in("firing")
 
     def _in(self, *states: str) -> list[str]:
@@ -57,7 +57,7 @@ class Story:
         return [one["name"] for key, one in now if one["state"] in states and not _same(self._before.get(key), one)]
 
     def went(self, alert: str, *states: str) -> bool:
-        """Whether an alert came into each of these states, one after the other."""
+        """Return whether an alert came into each of these states, one after the other."""
         seen = iter(change.state for change in self.changes if change.alert == alert)
         return all(state in seen for state in states)
 
@@ -67,7 +67,7 @@ class Story:
                 yield self._change(alert, alert["state"], float(alert["since"]))
 
     def _ended(self, found: Mapping[Key, Mapping[str, Any]], at: float) -> Iterator[Change]:
-        """What is no longer told: Prometheus tells nothing of what is over, the monitor nothing of what never fired."""
+        """Yield alerts that are gone: Prometheus no longer lists what is over, the monitor not what never fired."""
         for key, alert in self._known.items():
             if key not in found and alert["state"] != "resolved":
                 yield self._change(alert, "resolved" if alert["state"] == "firing" else "over", at)
@@ -82,6 +82,6 @@ def _same(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> bool:
 
 
 def _key(alert: Mapping[str, Any]) -> Key:
-    """Prometheus and the monitor may tell of the same alert: those are two."""
+    """Return a key with the source: Prometheus and the monitor may report the same alert, which counts as two."""
     labels = {**alert.get("labels", {}), "source": alert.get("source", "")}
     return alert["name"], tuple(sorted(labels.items()))

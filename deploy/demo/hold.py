@@ -19,7 +19,7 @@ LOOK_SECONDS: Final = 0.2
 
 
 def owned(pid: int | None, run_id: str) -> bool:
-    """Whether this is a process of that run: an id in a file may have been given to another process since."""
+    """Return whether this is a process of that run: an id in a file may belong to another process by now."""
     try:
         return pid is not None and psutil.Process(pid).environ().get(RUN_ID) == run_id
     except psutil.Error:
@@ -27,7 +27,7 @@ def owned(pid: int | None, run_id: str) -> bool:
 
 
 def started_at(pid: int | None) -> float:
-    """When this process began, in epoch seconds; never where there is none."""
+    """Return the start time of this process, in epoch seconds; infinity if there is none."""
     try:
         return float(psutil.Process(pid).create_time()) if pid is not None else float("inf")
     except psutil.Error:
@@ -36,16 +36,16 @@ def started_at(pid: int | None) -> float:
 
 @contextmanager
 def hanging(pid: int, run_id: str) -> Iterator[None]:
-    """The part's process and all that it started stand still while the block runs.
+    """Stop the part's process and all that it started while the block runs.
 
     They are let go by a process of its own, which does so when this one closes its pipe: by leaving the block, by
     Ctrl-C, or by being killed.
 
     Raises:
-        UnavailableError: it is no process of the run.
+        UnavailableError: it is not a process of the run.
     """
     if not owned(pid, run_id):
-        msg = f"Process {pid} is not one of this run any more. Look with `tidegate status`, and try again."
+        msg = f"Process {pid} is not part of this run. See `tidegate status`, and try again."
         raise UnavailableError(msg)
     guard = subprocess.Popen(
         ["sh", "-c", 'cat >/dev/null; kill -s CONT -- "-$0"', str(pid)],
@@ -61,7 +61,7 @@ def hanging(pid: int, run_id: str) -> Iterator[None]:
 
 @contextmanager
 def crashing(pid_now: Callable[[], int | None], run_id: str) -> Iterator[None]:
-    """The part is killed, and again whenever it was started anew, while the block runs."""
+    """Kill the part, and again after each restart, while the block runs."""
     over = threading.Event()
     killer = threading.Thread(target=_kill_each, args=(pid_now, run_id, over), daemon=True)
     killer.start()

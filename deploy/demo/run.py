@@ -23,9 +23,9 @@ __all__ = ["Demo", "DemoReport"]
 LOOK_SECONDS: Final = 0.5
 CALM_SECONDS: Final = 240.0
 HEALED_SECONDS: Final = 240.0
-"""How long after the fault alerts may take to resolve, and the parts to be ready: a machine may be busy."""
+"""Time after the fault for alerts to resolve and parts to be ready: a machine may be busy."""
 LINGER_SECONDS: Final = 30.0
-"""How long alerts that follow from the fault are waited for: some look back over a quarter of an hour."""
+"""Time to wait for alerts that follow from the fault: some look back over a quarter of an hour."""
 MARGIN_SECONDS: Final = 60.0
 BALANCE: Final = ("received", "stored", "dead_lettered", "ignored", "duplicate", "unaccounted")
 
@@ -34,7 +34,7 @@ Tell = Callable[[str], None]
 
 @dataclass
 class DemoReport:
-    """What happened."""
+    """Result of a demo."""
 
     fault: Fault
     kill: bool
@@ -52,23 +52,23 @@ class DemoReport:
         return self.fired and self.resolved and self.balanced and self.ready_after_seconds is not None
 
     def balance(self) -> str:
-        """What the audit found, in a line."""
+        """Return the audit's figures in one line."""
         return "Audit: " + ", ".join(f"{name.replace('_', ' ')} {self.audit[name]:,}" for name in BALANCE)
 
     def verdict(self) -> str:
-        """The end of the story, in a sentence."""
+        """Return the result of the demo in one sentence."""
         if self.ok:
-            return f"{self.fault.alert} fired and resolved, the run is ready, and the books balance."
+            return f"{self.fault.alert} fired and resolved, the run is ready, and the audit balances."
         missing = {
             f"{self.fault.alert} did not fire": not self.fired,
             f"{self.fault.alert} did not resolve": self.fired and not self.resolved,
             "the run is not ready again": self.ready_after_seconds is None,
             "the audit does NOT balance": not self.balanced,
         }
-        return f"Not as it should be: {', '.join(text for text, holds in missing.items() if holds)}."
+        return f"The demo failed: {', '.join(text for text, holds in missing.items() if holds)}."
 
     def as_dict(self) -> dict[str, Any]:
-        """For --json."""
+        """Return the report as JSON-ready data."""
         return {
             "ok": self.ok,
             "part": self.fault.part,
@@ -84,7 +84,7 @@ class DemoReport:
 
 
 class Demo:
-    """A fault on a run that is ready; `tell` gets a line per thing that happens."""
+    """A fault on a run that is ready; `tell` gets a line per event."""
 
     def __init__(self, data: Path, fault: Fault, *, seconds: float, kill: bool, tell: Tell) -> None:
         self._data, self._fault, self._seconds, self._kill = data, fault, seconds, kill
@@ -95,7 +95,7 @@ class Demo:
         self._began_at = 0.0
 
     def run(self) -> DemoReport:
-        """Break, follow, heal, prove.
+        """Break the part, follow the alerts, end the fault, and audit.
 
         Raises:
             UnavailableError: the run is not ready, or its monitor does not answer.
@@ -112,14 +112,14 @@ class Demo:
         self._tell(self._fault.shows)
         with self._broken():
             self._follow(story, lambda: time.time() - self._began_at >= self._seconds, self._seconds + LOOK_SECONDS)
-        self._tell("healed: it goes on" if not self._kill else "healed: it may start again")
+        self._tell("fault ended: the part continues" if not self._kill else "fault ended: the part may start again")
         self._follow(story, lambda: self._is_over(story), HEALED_SECONDS)
         if self._ready():
             report.ready_after_seconds = round(time.time() - self._began_at, 1)
             self._tell("all parts are ready")
         self._follow(story, lambda: not story.unfinished, LINGER_SECONDS)
         for name in sorted(set(story.still_firing)):
-            self._tell(f"{name} is not over yet: it looks further back than this fault lasted")
+            self._tell(f"{name} is not over yet, because its window is longer than this fault")
         report.changes = story.changes
         report.fired = story.went(self._fault.alert, "firing")
         report.resolved = story.went(self._fault.alert, "firing", "resolved")
@@ -136,7 +136,7 @@ class Demo:
         deadline, told = time.monotonic() + CALM_SECONDS, ""
         while why := self._unrest(watcher, age_seconds):
             if time.monotonic() > deadline:
-                msg = f"The run is not calm enough for a demonstration: {why}. Look with `tidegate status`."
+                msg = f"The run is not ready for a demonstration: {why}. See `tidegate status`."
                 raise UnavailableError(msg)
             if why != told:
                 self._told(f"waiting: {why}")
@@ -147,7 +147,7 @@ class Demo:
         if not self._ready():
             return "not all parts are ready"
         if started_at(self._pid(watcher)) > time.time() - age_seconds:
-            return f"{self._fault.alert} is silent while the {watcher} is younger than {age_seconds:g} s"
+            return f"{self._fault.alert} does not fire until the {watcher} has run for {age_seconds:g} s"
         snapshot = ask_monitor(self._settings.monitoring) or {}
         states = {alert["state"] for alert in snapshot.get("alerts", []) if alert["name"] == self._fault.alert}
         if states & {"pending", "firing"}:
@@ -166,7 +166,7 @@ class Demo:
             return crashing(partial(self._pid, self._fault.part), self._run_file.run_id)
         pid = self._pid(self._fault.part)
         if pid is None:
-            msg = f"{self._fault.part} does not run at this moment. Look with `tidegate status`, and try again."
+            msg = f"{self._fault.part} is not running. See `tidegate status`, and try again."
             raise UnavailableError(msg)
         return hanging(pid, self._run_file.run_id)
 
@@ -179,7 +179,7 @@ class Demo:
             time.sleep(LOOK_SECONDS)
 
     def _show(self, change: Change) -> None:
-        """What only waits is told of the alert that is meant: many others wait a moment, and never fire."""
+        """Report pending states only for the alert under test; others often go pending without firing."""
         if change.alert != self._fault.alert and change.state in ("pending", "over"):
             return
         where = f"\n{'':>10}{self._page.rstrip('/')}{change.runbook}" if change.state == "firing" else ""

@@ -17,7 +17,7 @@ _decoder: Final = json.JSONDecoder()
 
 
 def mark_payload(payload: bytes, path: str | None, got: str | None) -> list[str]:
-    """Lines to print: the text around the failing place and carets below it; a hex dump where it is no text."""
+    """Return lines to print: the text around the failing place and carets below it; a hex dump if it is not text."""
     if not payload:
         return ["(no bytes)"]
     at = _AT_BYTE.search(got or "")
@@ -37,7 +37,7 @@ def mark_payload(payload: bytes, path: str | None, got: str | None) -> list[str]
 
 
 def find_place(text: str, path: str | None, got: str | None) -> tuple[int, int] | None:
-    """Where the fault is, as [begin, end) in characters; None where that is not known, or is the whole text."""
+    """Return the place of the fault as [begin, end) in characters; None if it is not known, or is the whole text."""
     at = _AT.search(got or "")
     if at is not None and int(at[1]) <= len(text):
         return int(at[1]), min(len(text), int(at[1]) + 1)

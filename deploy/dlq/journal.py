@@ -1,11 +1,11 @@
-"""Which letters were redriven, when, by whom and with what end: JSON lines beside the tables, some files per run.
+"""Journal of redrives (letter, time, author, end): JSON lines next to the tables, some files per run.
 
 The tables have one writer, and it is not the redrive. So what a redrive did is written here, after Kafka has it, and
 laid over the table by every `dlq` command. A redrive that was killed before it wrote is done again: the identities of
 its readings make that harmless.
 
 Readers keep what they read and read new files only. On a disk, a redrive that finds many files joins them into one entry per
-letter, without letters that retention has deleted. The joined file `joined-<last>.jsonl` stands for each file up to <last>,
+letter, without letters that retention has deleted. The joined file `joined-<last>.jsonl` replaces each file up to <last>,
 so a kill between its write and their removal changes nothing.
 """
 
@@ -35,7 +35,7 @@ SPARE_DAYS: Final = 2
 """Retention deletes whole days, and not on the minute."""
 
 LetterName = tuple[str, int, int, int | None, int | None]
-"""Source topic, partition, offset, gateway epoch and number: names a letter also where its topic was made anew."""
+"""Source topic, partition, offset, gateway epoch and number: names a dead letter even if its topic was recreated."""
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
@@ -56,7 +56,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
 
     @property
     def name(self) -> LetterName:
-        """Which letter it is about."""
+        """Name of the dead letter that the entry is about."""
         return self.source_topic, self.partition, self.offset, self.epoch, self.number
 
 
@@ -93,14 +93,14 @@ class Journal:
             self._folder.write(f"{self.run}-{self._files:06d}.jsonl", lines)
         except OSError as error:
             message = (
-                f"The journal of the redrive in {self._folder.name} cannot be written ({error.strerror or error}). Kafka "
-                "has what was redriven; mend that and run the same command again: nothing is stored twice."
+                f"Cannot write the redrive journal in {self._folder.name} ({error.strerror or error}). Kafka has the redriven "
+                "records. Fix the cause and run the same command again; nothing is stored twice."
             )
             raise FatalError(message) from error
         self._files += 1
 
     def join_files(self, keep_days: int) -> None:
-        """Where there are many files, join them into one entry per letter; only the holder of the lock may.
+        """Join many files into one entry per letter; only the holder of the lock may do this.
 
         Args:
             keep_days: how long letters are kept; 0 keeps all.
@@ -136,7 +136,7 @@ _COLUMNS: Final = ("source_topic", "partition", "offset", "epoch", "number", "at
 
 
 class _Read:
-    """What is known of one folder. Files are written whole and never changed, so each is read once."""
+    """Known entries of one folder. Files are written whole and never changed, so each is read once."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -194,7 +194,7 @@ class _Folder:
         return _counting(self._all())
 
     def remove_replaced(self) -> None:
-        """Remove what the newest joined file stands for."""
+        """Remove the files that the newest joined file replaces."""
         assert self.path is not None  # noqa: S101
         every = self._all()
         for name in set(every) - set(_counting(every)):
@@ -237,7 +237,7 @@ class _Folder:
 
 
 def _counting(names: Iterable[str]) -> list[str]:
-    """Sorted, without those that the newest joined file stands for."""
+    """Return the names sorted, without those that the newest joined file replaces."""
     by_last = sorted(names, key=lambda name: (name.removeprefix(JOINED), name.startswith(JOINED)))
     newest = max((at for at, name in enumerate(by_last) if name.startswith(JOINED)), default=0)
     return by_last[newest:]

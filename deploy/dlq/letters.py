@@ -1,6 +1,6 @@
-"""Dead letters as the table holds them, with what the journal of redrives knows laid over: no JVM, no server.
+"""Dead letters of the table, combined with the journal of redrives: no JVM, no server.
 
-A letter's id is `<partition>-<offset>` of its record in `telemetry.dead-letters`; what Spark refused in another topic
+A letter's id is `<partition>-<offset>` of its record in `telemetry.dead-letters`; Spark's rejections in another topic
 has that topic before it. In a WHERE of a person every column of the table can be used, and `id` and `redriven_as`.
 """
 
@@ -71,7 +71,9 @@ _PARTS: Final = """
         AND received_at IN (SELECT make_timestamptz(received_us) FROM wanted)"""
 
 DELIVERIES_APART_US: Final = 30 * 86_400 * 1_000_000
-"""Of one message: a broker keeps it for a session's expiry (a week by default), a gateway receives it soon after."""
+"""Time between deliveries of one message: a broker keeps it for a session's expiry (a week by default), a gateway receives it
+soon after.
+"""
 _IDENTIFIED: Final = """
     SELECT r.device, r.message_id, r.metric, r."index" FROM readings r
     SEMI JOIN wanted w ON w.device = r.device AND w.message_id = r.message_id
@@ -146,7 +148,7 @@ def _behind(last: "Letter") -> str:
 
 
 def stored_parts(root: str, letters: "Iterable[Letter]") -> "dict[str, set[Part]]":
-    """Of these letters' messages the parts that are in `readings`, by `Letter.message`."""
+    """Return the parts of these letters' messages that are in `readings`, by `Letter.message`."""
     import pyarrow as pa
 
     moments = sorted({letter.received_us for letter in letters})

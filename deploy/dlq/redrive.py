@@ -32,16 +32,16 @@ EXAMPLES: Final = 10
 FIRST_READINGS: Final = 3
 PATIENCE_SECONDS: Final = 30.0
 YOUNG_US: Final = 24 * 3600 * 1_000_000
-"""How much longer Spark remembers identities (stream.horizon_days) than a broker keeps a session, by default."""
+"""Time by which Spark remembers identities (stream.horizon_days) longer than a broker keeps a session, by default."""
 _MINUTE_US: Final = 60_000_000
 
 
 @dataclass
 class Report:
-    """What a redrive did, in letters.
+    """Result of a redrive, in letters.
 
     `readings`: readings produced, the `first` of them as device, metric, value, text, unit; `partial`: accepted with parts
-    still refused; `examples`: of each kind of refusal one.
+    still rejected; `examples`: one of each kind of rejection.
     """
 
     run: int
@@ -158,7 +158,7 @@ class Redrive:
         limit = writer.max_record_bytes(READINGS)
         if max(sizes, default=0) <= limit:
             return verdict
-        why = f"a record of {max(sizes)} bytes passes the limit of topic {READINGS} ({limit} bytes)"
+        why = f"a record of {max(sizes)} bytes is above the limit of topic {READINGS} ({limit} bytes)"
         return Verdict(verdict.letters, "refused", why=why)
 
     def _produce(self, verdicts: Sequence[Verdict], writer: LogWriter) -> None:
@@ -223,8 +223,8 @@ class _Reports:
                 self._error = DeliveryError("retriable", f"no report within {PATIENCE_SECONDS:g} s")
         if self._error is not None:
             message = (
-                f"Kafka did not take the redriven records ({self._error.text}). What the journal names is done; run the "
-                "same command again for the rest: nothing is stored twice."
+                f"Kafka did not accept all redriven records ({self._error.text}). The journal names the finished ones. Run the "
+                "same command again for the rest; nothing is stored twice."
             )
             raise RetryableError(message)
 

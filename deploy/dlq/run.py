@@ -20,7 +20,7 @@ __all__ = ["make_gate", "run_redrive"]
 
 
 def make_gate(settings: Settings, state: Iterable[tuple[str, bytes]] = ()) -> Gate:
-    """The gateway's own judgement by these settings, but for the rate: what a person redrives is no flood.
+    """Create the gateway's own judgement by these settings, without the rate: a redrive by a person is not a flood.
 
     `state` is what gateways remember of births and aliases. Steps and standing values are judged within the redrive
     alone: what the live gateway saw last is of another time.
@@ -39,7 +39,7 @@ def _state(settings: Settings, *, needed: bool) -> list[tuple[str, bytes]]:
     except TidegateError:
         if needed:
             raise
-        return []  # a dry run works without Kafka; what needs a birth is then refused
+        return []  # a dry run works without Kafka; messages that need a birth are then rejected
 
 
 def run_redrive(
@@ -52,11 +52,11 @@ def run_redrive(
     dry_run: bool,
     stop: threading.Event,
 ) -> Report:
-    """Redrive the letters that `where` finds, and say what became of each.
+    """Redrive the letters that `where` finds, and report the result of each.
 
     Raises:
         FatalError: another redrive runs; RetryableError: Kafka does not take records.
-        TidegateError: `where` is no SQL.
+        TidegateError: `where` is not SQL.
     """
     from ingest.producer import open_writer
     from ingest.record_limits import Learned

@@ -25,7 +25,7 @@ def dead_samples(root: str, topic: str | None) -> list[Sample]:
 
     Args:
         root: of the tables.
-        topic: a topic or topic filter; of a topic those like it come too, since they tell which level is the device.
+        topic: a topic or topic filter; of a topic those like it come too, since they show which level is the device.
             None: all that no route or decoder takes.
     """
     if topic is None:

@@ -1,4 +1,4 @@
-"""What `up` prints when it is ready: the page, MQTT address and credentials, tables, metrics, the next three commands."""
+"""Output of `up` when it is ready: the page, MQTT address and credentials, tables, metrics, the next three commands."""
 
 import json
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
 
 
 def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> dict[str, Any]:
-    """What a person needs, as data. Most devices speak MQTT 3.1.1, so its port comes first."""
+    """Return what a person needs, as data. Most devices speak MQTT 3.1.1, so its port comes first."""
     mqtt, monitoring = settings.mqtt, settings.monitoring
     line = of_data(data, is_default=data == Path("tidegate-data").absolute())
     name, where = line.name, f" {line.where}" if line.where else ""
@@ -51,7 +51,7 @@ def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> di
 
 
 def render_announcement(told: Mapping[str, Any], *, as_json: bool, ready: bool = True) -> str:
-    """What a person needs in lines, or as JSON; the page comes first: it shows all the rest."""
+    """Render the announcement in lines, or as JSON; the page comes first, because it shows all the rest."""
     if as_json:
         return json.dumps({"ready": ready, **told}, indent=2)
     mqtt = told["mqtt"]

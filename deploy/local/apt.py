@@ -27,7 +27,7 @@ PACKAGES: Final[Mapping[str, str]] = {
 }
 """Debian's package -> a program by which it is known to be here."""
 POLICY: Final = Path("/usr/sbin/policy-rc.d")
-"""What Debian's packages ask before they start their services."""
+"""Script that Debian's packages ask before they start their services."""
 
 
 def provide(packages: Iterable[str] = PACKAGES) -> int:
@@ -41,8 +41,8 @@ def provide(packages: Iterable[str] = PACKAGES) -> int:
     why = dict.fromkeys(missing, obstacle) if (obstacle := _obstacle(missing)) else _install(missing)
     for package in missing:
         if not _is_here(package):
-            words = why.get(package) or "apt brought none"
-            sys.stderr.write(f"{package} is not here and {words}; tests that need it are skipped.\n")
+            words = why.get(package) or "apt did not install it"
+            sys.stderr.write(f"{package} is not installed: {words}. Tests that need it are skipped.\n")
     return 0
 
 
@@ -53,8 +53,8 @@ def _is_here(package: str) -> bool:
 
 def _obstacle(missing: Iterable[str]) -> str:
     if os.geteuid() != 0:
-        return f"only root may install it (Debian and Ubuntu: apt-get install {' '.join(missing)})"
-    return "" if shutil.which("apt-get") else "there is no apt-get to install it with"
+        return f"only root can install it (Debian and Ubuntu: apt-get install {' '.join(missing)})"
+    return "" if shutil.which("apt-get") else "this system has no apt-get"
 
 
 def _install(missing: Iterable[str]) -> dict[str, str]:
@@ -73,7 +73,7 @@ def _install(missing: Iterable[str]) -> dict[str, str]:
 def _no_services() -> Iterator[None]:
     """While the block runs no package starts its service: ours have their own ports, folders and ends.
 
-    A policy that is there already is the machine's own. Ours refuses nothing once this process is gone, so that even a
+    A policy that exists already is the machine's own. This one refuses nothing once this process is gone, so that even a
     kill leaves no machine whose services do not start.
     """
     if POLICY.exists() or not POLICY.parent.is_dir():

@@ -82,17 +82,17 @@ class Jar:
 
     @property
     def optional(self) -> bool:
-        """Whether the pipeline runs without it."""
+        """True if the pipeline runs without it."""
         return self.part in _OPTIONAL
 
     @property
     def coordinate(self) -> str:
-        """As Maven writes it."""
+        """The coordinate in Maven's form."""
         return f"{self.group}:{self.name}:{self.version}"
 
     @property
     def file_name(self) -> str:
-        """As Maven names the file."""
+        """The file name in Maven's form."""
         return f"{self.name}-{self.version}.jar"
 
 
@@ -108,7 +108,7 @@ def read_lock(path: Path = LOCK_FILE) -> list[Jar]:
 
 
 def cache_dir() -> Path:
-    """Where the jars live, shared by all clones of this user."""
+    """Return the folder of the jars, shared by all clones of this user."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "tidegate" / "jars"
 
@@ -116,13 +116,13 @@ def cache_dir() -> Path:
 def ensure(group: Group, progress: Callable[[str], None], *, cache: Path | None = None, verify: bool = False) -> None:
     """Have all jars of `group` in the cache. Two runs at once are safe: the second waits for the first.
 
-    Of `all`, the JMX agent is there if it can be had: where it is the only one that cannot, `progress` is told so.
+    Of `all`, the JMX agent is there if it can be had: if it is the only one that cannot, `progress` gets a sentence about it.
 
     Args:
         group: what is needed.
-        progress: told at least every 2 s while something is fetched.
+        progress: called at least every 2 s while something is fetched.
         cache: another folder than `cache_dir()`.
-        verify: hash what is there too, and fetch anew what is wrong.
+        verify: hash existing files too, and fetch wrong ones again.
 
     Raises:
         UnavailableError: a part cannot be had or has another hash; names it and the next step.
@@ -146,7 +146,7 @@ def ensure(group: Group, progress: Callable[[str], None], *, cache: Path | None 
 
 
 def spark_jars(cache: Path | None = None) -> list[Path]:
-    """What Spark needs beyond pyspark's own jars (for `spark.jars`)."""
+    """Return the jars that Spark needs beyond pyspark's own (for `spark.jars`)."""
     return [_located(jar, cache) for jar in read_lock() if jar.part in _MEMBERS["spark"]]
 
 
@@ -166,7 +166,7 @@ def zookeeper_classpath(cache: Path | None = None) -> list[Path]:
 
 
 def jmx_agent(cache: Path | None = None) -> Path:
-    """Where the JMX agent is, or would be: whether it is there, the caller looks."""
+    """Return the path of the JMX agent; the caller checks whether it exists."""
     return next((cache or cache_dir()) / jar.file_name for jar in read_lock() if jar.part == "jmx")
 
 
@@ -187,7 +187,7 @@ def _pyspark_jar(name: str) -> Path:
     found = sorted(folder.glob(f"{name}-[0-9]*.jar"))
     if len(found) != 1:
         message = (
-            f"The pyspark package has {len(found)} jars {name} in {folder}, 1 is needed; run `make setup` to repair it."
+            f"The pyspark package has {len(found)} jars {name} in {folder}, but needs 1; run `make setup` to repair it."
         )
         raise UnavailableError(message)
     return found[0]
@@ -220,7 +220,7 @@ def _drop_wrong(jars: Sequence[Jar], folder: Path, progress: Callable[[str], Non
 
 @contextmanager
 def _alone(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
-    """Hold the cache's lock; the kernel frees it with the process, so a killed run blocks nobody."""
+    """Hold the cache's lock; the kernel frees it with the process, so a killed run blocks no other."""
     with (folder / ".lock").open("w") as file:
         told = 0.0
         while True:
@@ -236,7 +236,7 @@ def _alone(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
 
 
 def _resolvable(jars: Sequence[Jar]) -> list[list[Jar]]:
-    """In one look-up Ivy keeps the newest version of a module alone: the older Kafka of ZooKeeper mode has one of its own."""
+    """Return jars per look-up, since Ivy keeps a module's newest version only: ZooKeeper mode's older Kafka has its own."""
     older = [jar for jar in jars if jar.part == "zookeeper"]
     rest = [jar for jar in jars if jar.part != "zookeeper"]
     return [part for part in (rest, older) if part]
@@ -273,7 +273,7 @@ def _watch(
             progress(f"JVM parts: {count} of {len(jars)}, {size / 1e6:.1f} of {_megabytes(jars):.1f} MB")
             told, moved, before = now, (moved if size == before else now), size
         if now - moved > patience:
-            message = f"Maven sent nothing for {patience:.0f} s; check the network, then run the same command again."
+            message = f"Maven sent no data for {patience:.0f} s. Check the network, then run the same command again."
             raise UnavailableError(message)
         time.sleep(POLL_SECONDS)
 
@@ -283,14 +283,14 @@ def _accept(jar: Jar, path: Path | None, folder: Path, log: Path) -> None:
         said = maven.last_words(log)
         message = (
             f"The JVM part {jar.coordinate} could not be fetched from Maven ({said}). Check the network, or name a "
-            f"mirror in {maven.MIRROR_VARIABLE}, and run the same command again. Ivy's words are in {log}."
+            f"mirror in {maven.MIRROR_VARIABLE}, and run the same command again. Ivy's output is in {log}."
         )
         raise UnavailableError(message)
     if (found := _sha256(path)) != jar.sha256:
         path.unlink()
         message = (
-            f"The JVM part {jar.coordinate} arrived with sha256 {found}, the lock list asks for {jar.sha256}: it "
-            "was thrown away. Run the same command again; if it comes back, a mirror changes what it serves."
+            f"The JVM part {jar.coordinate} has the sha256 {found}, but the lock file wants {jar.sha256}; the download was "
+            "deleted. Run the same command again. If the error comes back, a mirror serves changed files."
         )
         raise UnavailableError(message)
     path.replace(folder / jar.file_name)
@@ -311,7 +311,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"\n{error}\n")
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("\nStopped. The next run goes on from here.\n")
+        sys.stderr.write("\nStopped. The next run continues from here.\n")
         return 130
     if before:
         shown.show(f"JVM parts ready in {cache_dir()}", last=True)

@@ -56,7 +56,7 @@ def choose_broker(wish: Literal["auto", "mosquitto", "iotcore"]) -> BrokerKind:
     """
     if wish == "mosquitto" and not find_mosquitto():
         message = (
-            "mosquitto was asked for (embedded.broker) but is not on PATH; install it or set embedded.broker to auto."
+            "embedded.broker is mosquitto, but mosquitto is not on PATH. Install it or set embedded.broker to auto."
         )
         raise UnavailableError(message)
     return find_broker() if wish == "auto" else wish
@@ -94,7 +94,7 @@ class EmbeddedBroker(ABC):
         Args:
             folder: holds its configuration, its password file and its queue.
             port: of MQTT 3.1.1, and of MQTT 5 where the broker needs no second one.
-            users: password of each user; nobody else gets in.
+            users: password of each user; no one else gets in.
             port_v5: of MQTT 5 for a broker that needs a listener of its own for it.
             host: the address to listen on.
             window: messages in flight to one client: the gateway's window, else that never fills.
@@ -123,14 +123,14 @@ class EmbeddedBroker(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """What to start, after `prepare`. Its words go to standard error."""
+        """Command to start, after `prepare`. Its output goes to standard error."""
 
     def env(self) -> dict[str, str]:
-        """What the process needs in its environment beyond the caller's: nothing."""
+        """Environment that the process needs beyond the caller's: nothing."""
         return {}
 
     def ready(self, timeout: float = 1.0) -> bool:
-        """Whether every listener lets a user in. A yes holds for 15 s, else each look would fill the broker's log."""
+        """Return whether every listener lets a user in. A yes holds for 15 s, else each look would fill the broker's log."""
         if time.monotonic() - self._answered < ANSWER_HOLDS_SECONDS and self._answered:
             return True
         name, password = next(iter(self._users.items()))
@@ -155,12 +155,12 @@ class EmbeddedBroker(ABC):
         while not self.ready():
             if process.poll() is not None or time.monotonic() > deadline:
                 how = f"ended with code {process.returncode}" if process.returncode is not None else "does not answer"
-                message = f"The embedded MQTT broker {self.kind} {how}; look at its log with `tidegate logs broker`."
+                message = f"The embedded MQTT broker {self.kind} {how}; see its log with `tidegate logs broker`."
                 raise UnavailableError(message)
             time.sleep(0.02)
 
     def _context(self) -> ssl.SSLContext | None:
-        """How a client checks its certificate, where it has one."""
+        """TLS context with which a client checks the broker's certificate, if it has one."""
         return None
 
     @abstractmethod
@@ -182,13 +182,13 @@ class Mosquitto(EmbeddedBroker):
         """See `EmbeddedBroker.command`."""
         executable = find_mosquitto()
         if executable is None:
-            message = "mosquitto is no longer on this machine; install it or set embedded.broker to auto."
+            message = "mosquitto is no longer on this machine. Install it or set embedded.broker to auto."
             raise UnavailableError(message)
         return [str(executable), "-c", str(self.folder / "mosquitto.conf")]
 
     @property
     def database(self) -> Path:
-        """Where sessions, queues and retained messages are saved."""
+        """File with sessions, queues and retained messages."""
         return self.folder / "mosquitto.db"
 
     def _files(self) -> dict[str, str]:
@@ -196,7 +196,7 @@ class Mosquitto(EmbeddedBroker):
         return {"mosquitto.conf": self._configuration(), "passwords": "".join(lines)}
 
     def _entrance(self) -> list[str]:
-        """Where clients come in, and which."""
+        """Return the configuration's lines for the listener and its users."""
         return [
             f"listener {self.port} {self.host}",
             "allow_anonymous false",
@@ -231,13 +231,13 @@ class Mosquitto(EmbeddedBroker):
 
 
 class Iotcore(EmbeddedBroker):
-    """From PyPI, needs no system package; MQTT 5 has a listener of its own."""
+    """Broker from PyPI, which needs no system package; MQTT 5 has its own listener."""
 
     kind = "iotcore"
     durable = False
     warnings: ClassVar[list[str]] = [
-        "The broker iotcore keeps its queue in memory: what devices sent while the gateway was away is lost when the "
-        "broker itself is killed. Install mosquitto to keep it."
+        "The broker iotcore keeps its queue in memory. If the broker is killed while the gateway is away, the waiting messages "
+        "are lost. Install mosquitto to keep them."
     ]
     # rumqttd keeps a log per subscription filter in segments; whole segments are dropped, oldest first.
     _SEGMENT_BYTES: ClassVar[int] = 8 * MEGABYTE

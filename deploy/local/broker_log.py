@@ -1,4 +1,4 @@
-"""What mosquitto's own log says about clients: a packet above the limit, and two clients of one id.
+"""Warnings from mosquitto's own log about clients: a packet above the limit, and two clients with one id.
 
 No figure under `$SYS` names a client, and a device that keeps its queue sends the same packet for ever.
 """
@@ -40,14 +40,14 @@ def broker_alerts(lines: Iterable[str], *, now: float) -> list[dict[str, str]]:
     texts = []
     if oversize:
         texts.append(
-            f"The broker refuses packets above its limit from {_named(oversize)} in the last 10 minutes, and closes the "
-            "connection: none of it arrives, and a device that keeps its queue sends it again for ever. Send smaller "
-            "packets, or clear the device's queue."
+            f"In the last 10 minutes the broker refused packets above its limit from {_named(oversize)} and closed the "
+            "connections. These packets never arrive, and a device that keeps its queue sends them again without end. Send "
+            "smaller packets, or clear the device's queue."
         )
     if fights := Counter({name: times for name, times in contended.items() if times >= CONTENDED_TIMES}):
         texts.append(
-            f"Two clients use one client id: {_named(fights)} in the last 10 minutes took the session over. Give each "
-            "client an id of its own."
+            f"Two clients share a client id and took over each other's session in the last 10 minutes: {_named(fights)}. Give "
+            "each client its own id."
         )
     return [{"part": "broker", "text": text} for text in texts]
 

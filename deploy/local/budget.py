@@ -1,4 +1,4 @@
-"""How much memory the embedded run needs, part by part, so that it is said before anything starts."""
+"""Memory that the embedded run needs, part by part, so that it is reported before anything starts."""
 
 from typing import Final
 
@@ -40,7 +40,7 @@ def available_mb() -> int:
 
 
 def memory_line(settings: Settings) -> tuple[bool, str]:
-    """Whether the budget fits, in words."""
+    """Return whether the budget fits, in words."""
     budget = memory_budget_mb(settings)
     total, free = sum(budget.values()), available_mb()
     shown = ", ".join(f"{name} {size}" for name, size in sorted(budget.items(), key=lambda item: -item[1])[:3])

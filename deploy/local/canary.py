@@ -1,4 +1,4 @@
-"""The canary: a reading published over MQTT every few seconds and read back from Delta, beside the writer.
+"""The canary: a reading published over MQTT every few seconds and read back from Delta, next to the writer.
 
 It is the only part that sees the whole way, so `up` says "ready" when the canary has seen its first reading. A reading is
 counted as published when it is due, whatever keeps it from leaving: what never comes back is then missing from `seen`.
@@ -23,7 +23,7 @@ __all__ = ["COLUMNS", "DEVICE", "Canary", "run_canary"]
 DEVICE: Final = "tidegate-canary"
 TOPIC: Final = f"tidegate/v1/{DEVICE}/readings"
 COLUMNS: Final = ("boot", "seq", "received_at", "kafka_time", "landed_at")
-"""What the canary reads back."""
+"""Columns that the canary reads back."""
 POLL_SECONDS: Final = 0.05
 KEPT: Final = 1000
 MOST_WAITING: Final = 100
@@ -33,7 +33,7 @@ logger = logging.getLogger("tidegate.deploy.canary")
 
 
 class Canary:
-    """What was published and what came back. One thread publishes, another one reads."""
+    """Published readings and those that came back. One thread publishes, another one reads."""
 
     def __init__(self, metrics: CanaryMetrics, *, boot: int, late_seconds: float) -> None:
         self._metrics = metrics
@@ -66,13 +66,13 @@ class Canary:
         self._metrics.published.inc(count)
 
     def oldest_wait_seconds(self) -> float:
-        """For how long the oldest reading has waited; those that a later one overtook are lost and wait for nothing."""
+        """Return how long the oldest reading has waited; readings that a later one overtook are lost and no longer wait."""
         with self._lock:
             waiting = (at for seq, at in self._sent.items() if seq > self._newest_back)
             return max(0.0, time.time() - next(waiting, float("inf")))
 
     def acknowledged(self, _tag: object) -> None:
-        """The broker took one."""
+        """Count a reading that the broker accepted."""
         self._metrics.acknowledged.inc()
 
     def observe(self, commit: Commit) -> None:
@@ -94,7 +94,7 @@ class Canary:
             self._hops.observe(Clocks.of_row(row, **times))
 
     def healthy(self) -> tuple[bool, str]:
-        """Whether a reading came back lately, in words."""
+        """Return whether a reading came back recently, in words."""
         if self._seen_at is None:
             return False, f"no reading read back yet ({time.monotonic() - self._started_at:.0f} s)"
         age = time.monotonic() - self._seen_at
@@ -116,8 +116,8 @@ def run_canary(
             for commit in follower.poll():
                 canary.observe(commit)
         except Exception:
-            # The table may be made, moved or cleaned while we look; /healthz tells when it does not mend.
-            logger.exception("the table could not be read")
+            # The table may be created, moved or cleaned during the look; /healthz reports it if it stays unreadable.
+            logger.exception("cannot read the table")
             stop.wait(1.0)
     thread.join(5.0)
 

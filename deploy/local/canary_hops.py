@@ -1,12 +1,12 @@
-"""How long a canary reading took on each hop, by the clocks that it met, and how far those clocks disagree.
+"""Time of a canary reading on each hop, by the clocks that it met, and the difference between those clocks.
 
 Three clocks of possibly three machines are compared: the gateway's (receive), Kafka's, and that of the stream and of this
 process. What is read of them:
-- Kafka's clock has whole milliseconds and is rounded down, so its middle is taken: each of the two hops beside it is
+- Kafka's clock has whole milliseconds and is rounded down, so its middle is taken: each of the two hops next to it is
   right to half a millisecond, and their sum is exact.
 - A commit is dated by its log file's time, which the kernel takes from its tick: up to 10 ms early, never late. On an object
   store it is the store's clock, often in whole seconds.
-- A hop that comes out negative, which no hop is, counts as 0; how negative it was is the skew, stated beside.
+- A hop that comes out negative, which no hop is, counts as 0; how negative it was is the skew, reported next to it.
 """
 
 from collections import deque
@@ -25,7 +25,7 @@ REMEMBERED: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """When a reading passed each point, in epoch seconds; `kafka_at` in whole milliseconds, rounded down."""
+    """Times at which a reading passed each point, in epoch seconds; `kafka_at` in whole milliseconds, rounded down."""
 
     published_at: float
     received_at: float
@@ -38,7 +38,7 @@ class Clocks:
     def of_row(
         cls, row: Mapping[str, datetime], *, published_at: float, committed_at: float, seen_at: float
     ) -> "Clocks":
-        """Those of a row of `readings`, beside what only the canary knows."""
+        """Return the clocks of a row of `readings`, with the times that only the canary knows."""
         received, kafka, landed = (row[name].timestamp() for name in ("received_at", "kafka_time", "landed_at"))
         return cls(published_at, received, kafka, landed, committed_at, seen_at)
 
@@ -66,6 +66,6 @@ class HopTimes:
         """One reading, all hops."""
         for hop, seconds in clocks.hops().items():
             self._metrics.hops.labels(hop).observe(max(0.0, seconds))
-            # Less than Kafka's clock can tell is no disagreement.
+            # Less than Kafka's clock can resolve is not a disagreement.
             self._skews[hop].append(seconds if seconds < -KAFKA_RESOLUTION_SECONDS else 0.0)
             self._metrics.clock_skew.labels(hop).set(min(self._skews[hop]))

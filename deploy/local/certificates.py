@@ -1,6 +1,6 @@
 """Lets Java trust what this machine trusts: a Java that brings its own list knows no authority of a company's network.
 
-pip reads the machine's list; the Java that fetches jars beside it must not fail where pip works. Java reads no PEM, so
+pip reads the machine's list; the Java that fetches jars next to it must not fail where pip works. Java reads no PEM, so
 the list is written in Java's own simple key store format (JKS, certificates only).
 """
 
@@ -21,7 +21,7 @@ PASSWORD = "changeit"  # noqa: S105 - Java's customary word; the file holds publ
 
 
 def trust_options(folder: Path) -> list[str]:
-    """Java options that make it trust this machine's list; none where there is no list or Java was told already."""
+    """Return Java options that make it trust this machine's list; empty if there is no list or Java already has one."""
     bundle = find_bundle()
     if bundle is None or "javax.net.ssl.trustStore" in os.environ.get("JAVA_TOOL_OPTIONS", ""):
         return []

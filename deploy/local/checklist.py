@@ -75,7 +75,7 @@ def _still(name: str, part: Mapping[str, Any]) -> str:
 
 
 def _told(part: Mapping[str, Any]) -> str:
-    """What makes a new line worth printing: a detail that only counts on does not."""
+    """Return the part of a state that makes a new line worth printing: a detail that only counts on does not."""
     return f"{part['state']} {part['detail'] if part['state'] == 'restarting' else ''}"
 
 

@@ -25,7 +25,7 @@ def run_detached(options: UpOptions, settings: Settings, *, wait: bool) -> int:
     """Start the supervisor in the background; with `wait` return when it is ready."""
     make_folders(options.data)
     lock = DataLock(options.data)
-    # What a killed run last said of itself must not be taken for the new one's words.
+    # The last state of a killed run must not be taken for the state of the new one.
     (options.data / "state.json").unlink(missing_ok=True)
     lock.release()
     log = options.data / "logs" / "supervisor.log"
@@ -54,7 +54,7 @@ def run_detached(options: UpOptions, settings: Settings, *, wait: bool) -> int:
 
 def _late(settings: Settings) -> str:
     seconds = settings.embedded.ready_timeout_seconds
-    return f"Not ready within {seconds:g} s; it goes on trying. See `tidegate status`."
+    return f"The run is not ready after {seconds:g} s and keeps trying. See `tidegate status`."
 
 
 def _own_command(options: UpOptions) -> list[str]:
@@ -67,7 +67,7 @@ def _own_command(options: UpOptions) -> list[str]:
 
 
 def _up(data: Path, pid: int, *, wait: bool) -> bool:
-    """Whether the supervisor that was started just now is at work; with `wait`, whether it says ready."""
+    """Return whether the new supervisor is at work; with `wait`, whether it says ready."""
     run = read_run(data) if is_locked(data) else None
     if run is None or run.pid != pid:
         return False
@@ -79,7 +79,7 @@ def _check_parts(data: Path) -> None:
     """A part whose settings are wrong never becomes ready: say so at once."""
     for name, part in read_state(data).get("parts", {}).items():
         if part["state"] == "failed":
-            msg = f"{name} cannot run: {part['detail']}. Mend that, then `tidegate down` and `tidegate up` again."
+            msg = f"{name} cannot run: {part['detail']}. Fix the cause, then run `tidegate down` and `tidegate up`."
             raise FatalError(msg)
 
 

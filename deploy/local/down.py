@@ -28,7 +28,7 @@ def stop_run(data: Path, told: Callable[[str], None]) -> dict[str, Any]:
     if not is_locked(data) and (left := read_run(data)) is not None:
         killed = sum(kill_marked(run_id) for run_id in left.unrecovered)
         _forget(data)
-        told(f"The run of pid {left.pid} was killed before; its traces are gone now ({killed} processes stopped).")
+        told(f"The run of pid {left.pid} had been killed; cleaned up after it ({killed} processes stopped).")
         return {"stopped": True, "recovered": True, "killed": killed}
     run = _find_supervisor(data)
     began = time.monotonic()
@@ -51,14 +51,14 @@ def _find_supervisor(data: Path) -> RunFile:
     deadline = time.monotonic() + FOUND_SECONDS
     while not supervises((run := require_run(data)).pid, run.run_id):
         if time.monotonic() > deadline:
-            msg = f"{data} is in use, but not by pid {run.pid} as its run.json says. Look for a `tidegate up` on it."
+            msg = f"{data} is in use, but not by pid {run.pid} from its run.json. Look for a `tidegate up` on this folder."
             raise FatalError(msg)
         time.sleep(0.1)
     return run
 
 
 def _lives(data: Path, run: RunFile) -> bool:
-    """Whether this very run still holds the folder: the next one may have it already."""
+    """Return whether this very run still holds the folder: the next one may have it already."""
     if not is_locked(data):
         return False
     now = read_run(data)
@@ -82,7 +82,7 @@ def _wait_for_end(data: Path, run: RunFile, told: Callable[[str], None]) -> bool
 
 
 def _force(data: Path, run: RunFile, told: Callable[[str], None]) -> None:
-    told(f"The supervisor (pid {run.pid}) did not end within {BOUND_SECONDS:g} s: killing the run.")
+    told(f"The supervisor (pid {run.pid}) did not end within {BOUND_SECONDS:g} s; killing the run.")
     if supervises(run.pid, run.run_id):
         with suppress(ProcessLookupError):
             os.kill(run.pid, signal.SIGKILL)

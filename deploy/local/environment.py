@@ -1,7 +1,7 @@
 """Makes `.venv` from constraints.txt. Run by the system's Python before anything is installed: standard library only.
 
 `python -m deploy.local.environment` does nothing when the environment is already the one that the files ask for, so
-`make setup` can always call it. After a run that was cut off the next one starts the folder anew. With `--readers` it adds
+`make setup` can always call it. After an interrupted run the next one starts the folder again. With `--readers` it adds
 what the tests read tables with (constraints-readers.txt).
 """
 
@@ -115,24 +115,24 @@ def make_environment(root: Path = ROOT, progress: Progress | None = None) -> boo
 
 
 def _digest(root: Path) -> str:
-    """What the environment depends on: the pins, the interpreter, and its own place (scripts hold absolute paths)."""
+    """Return a hash of the pins, the interpreter and the environment's place (scripts hold absolute paths)."""
     parts = [(root / name).read_bytes() for name in INPUTS]
     parts += [str(root).encode(), sys.version.encode(), sys.base_prefix.encode()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def _create(folder: Path, progress: Progress) -> None:
-    doing = f"making the environment with Python {sys.version.split()[0]}"
+    doing = f"creating the environment with Python {sys.version.split()[0]}"
     progress.show(doing)
     code, lines = _run_shown([sys.executable, "-m", "venv", "--clear", str(folder)], doing, progress)
     if code:
-        hint = "on Debian and Ubuntu the package python3-venv brings what is missing"
-        message = f"Python's venv module could not make {folder} ({hint}); it said: {''.join(lines[-6:])}"
+        hint = "on Debian and Ubuntu, install the package python3-venv"
+        message = f"Python's venv module could not create {folder} ({hint}): {''.join(lines[-6:])}"
         raise UnavailableError(message)
 
 
 def _same_interpreter(folder: Path) -> bool:
-    """Whether the folder's Python still runs, is this one, and was made in this place."""
+    """Return whether the folder's Python still runs, is this one, and was created in this place."""
     code = "import sys; print(sys.version, sys.base_prefix, sys.prefix, sep='\\n')"
     try:
         answer = subprocess.check_output([str(folder / "bin" / "python"), "-c", code], text=True)
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"\n{error}\n")
         return error.exit_code
     except KeyboardInterrupt:
-        sys.stderr.write("\nStopped. `make setup` goes on from here.\n")
+        sys.stderr.write("\nStopped. `make setup` continues from here.\n")
         return 130
     return 0
 

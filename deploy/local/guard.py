@@ -49,7 +49,7 @@ def kill_marked(run_id: str, *, grace_seconds: float = 5.0, spare: Iterable[int]
         _signal(process.terminate)
     psutil.wait_procs(found, timeout=grace_seconds)
     deadline = time.monotonic() + grace_seconds
-    # A process may have started another one meanwhile: look again until nothing is left.
+    # A process may have started another one in between: look again until nothing is left.
     while (
         left := [process for process in marked(run_id, variable=variable) if process.pid not in spared]
     ) and time.monotonic() < deadline:
@@ -65,9 +65,9 @@ def _signal(act: Callable[[], None]) -> None:
 
 
 def supervises(pid: int, run_id: str) -> bool:
-    """Whether this process is the run's supervisor: the guard of that run is its child.
+    """Return whether this process is the run's supervisor: the guard of that run is its child.
 
-    A process id alone proves nothing: the one in a run file may have been given to somebody else's process since.
+    A process id alone proves nothing: the one in a run file may belong to a foreign process by now.
     """
     try:
         children = psutil.Process(pid).children()
@@ -91,9 +91,9 @@ class Guard:
         self._process = self._start()
 
     def watch(self) -> None:
-        """Start it anew where somebody killed it."""
+        """Start the guard again if it was killed."""
         if self._process.poll() is not None:
-            logger.warning("the guard of this run (pid %d) ended; starting another one", self._process.pid)
+            logger.warning("the guard of this run (pid %d) ended; starting a new one", self._process.pid)
             self._process = self._start()
 
     def end(self, *, wait_seconds: float = 30.0) -> None:

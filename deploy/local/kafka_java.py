@@ -47,7 +47,7 @@ def java_command(
 
 @contextmanager
 def private_command(command: Sequence[str], file: Path) -> Iterator[list[str]]:
-    """The same command of Java with its arguments in a private file, which is removed with the block.
+    """Return the same command of Java with its arguments in a private file, which is removed after the block.
 
     Every user of a machine can read command lines, so no password belongs there.
     """
@@ -75,7 +75,7 @@ def last_error(log: Path) -> str:
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
-        return "It wrote no log."
+        return "It did not write a log."
     return next((line for line in reversed(lines) if " ERROR " in line or " FATAL " in line), "")[:300]
 
 

@@ -1,4 +1,4 @@
-"""What the topics of an embedded Kafka take on its disk."""
+"""Disk space of an embedded Kafka's topics."""
 
 import os
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ def _folders(records: Path) -> Iterable[Path]:
 def _files(folder: Path) -> Iterable[Path]:
     try:
         return list(folder.iterdir())
-    except OSError:  # the partition was deleted meanwhile
+    except OSError:  # the partition was deleted in between
         return []
 
 
@@ -32,5 +32,5 @@ def _size(file: Path) -> int:
     """Blocks, not length: Kafka makes the files of its indexes longer than what they hold."""
     try:
         return os.stat(file).st_blocks * 512
-    except OSError:  # deleted meanwhile
+    except OSError:  # deleted in between
         return 0

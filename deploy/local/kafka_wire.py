@@ -1,4 +1,4 @@
-"""The one question that the embedded Kafka is asked before any client is there: which cluster are you?"""
+"""Asks the embedded Kafka for its cluster id, before any client exists."""
 
 import socket
 import struct
@@ -10,13 +10,13 @@ ANSWER_BYTES: Final = 65536
 
 
 def cluster_id(connection: socket.socket) -> str | None:
-    """The id of the cluster that answers, None where it is no Kafka.
+    """Return the id of the cluster that answers; None if it is not a Kafka.
 
     Asks for the metadata of no topic (key 3, version 2).
 
     Raises:
         OSError: the connection ended or is too slow.
-        ValueError: what came is no such answer.
+        ValueError: the answer has another form.
     """
     connection.sendall(struct.pack(">ihhihi", 14, 3, 2, 1, -1, 0))
     length, correlation = struct.unpack(">ii", _read(connection, 8))
@@ -25,7 +25,7 @@ def cluster_id(connection: socket.socket) -> str | None:
     try:
         return _named(_read(connection, length - 4))
     except struct.error as error:
-        message = "the answer is cut off"
+        message = "the answer is truncated"
         raise ValueError(message) from error
 
 

@@ -1,4 +1,4 @@
-"""Which settings a command works with: those of --config, else those of the embedded run it finds by --data."""
+"""Find the settings of a command: those of --config, else those of the embedded run that --data names."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ def locate_settings(config: Path | None, data: Path | None, *, needs_run: bool) 
     """
     if config is not None and data is not None:
         msg = (
-            f"--config {config} and --data {data} may name two pipelines: give one of them. An embedded run's own settings "
+            f"--config {config} and --data {data} may name two pipelines. Give one of them. The settings of an embedded run "
             f"are in {data}/config.toml."
         )
         raise ConfigError(msg)
@@ -56,7 +56,7 @@ def locate_kafka(config: Path | None, data: Path | None, brokers: str | None) ->
         return locate_settings(config, data, needs_run=config is None).kafka
     if config is not None or data is not None:
         other = f"--config {config}" if config is not None else f"--data {data}"
-        msg = f"-b {brokers} and {other} may name two clusters: give one of them"
+        msg = f"-b {brokers} and {other} may name two clusters. Give one of them"
         raise ConfigError(msg)
     if not brokers.strip():
         msg = "-b is empty: wanted HOST:PORT of a Kafka broker, such as 127.0.0.1:9092"
@@ -65,7 +65,7 @@ def locate_kafka(config: Path | None, data: Path | None, brokers: str | None) ->
 
 
 def locate_target(config: Path | None, data: Path | None, *, with_password: bool) -> "Target":
-    """Where devices publish: the broker of --config, else the run's port for MQTT 3.1.1, which most devices speak.
+    """Return where devices publish: the broker of --config, else the run's port for MQTT 3.1.1, which most devices speak.
 
     Raises:
         UnavailableError: there is no such run.
@@ -78,6 +78,6 @@ def locate_target(config: Path | None, data: Path | None, *, with_password: bool
         folder = data_dir(data)
         run = require_run(folder)
         port = run.ports["mqtt"]
-        where = f"MQTT_PASSWORD is in {folder / run.credentials}; --with-password writes it here."
+        where = f"MQTT_PASSWORD is in {folder / run.credentials}; --with-password prints it here."
     password = mqtt.password.get_secret_value() if mqtt.password is not None and with_password else None
     return Target(mqtt.host, port, mqtt.username, password, mqtt.tls, mqtt.ca_file, where)

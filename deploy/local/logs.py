@@ -40,7 +40,7 @@ def last_lines(log: Path, count: int) -> list[str]:
 
 
 def follow_lines(logs: list[Path]) -> Iterator[tuple[Path, str] | None]:
-    """Endless: (log, line) as lines are added, None where there is nothing new for now. A cut file starts anew."""
+    """Yield (log, line) without end as lines are added; None if there is nothing new. A truncated file starts again."""
     places = {log: log.stat().st_size if log.exists() else 0 for log in logs}
     while True:
         found = False

@@ -1,4 +1,4 @@
-"""Fetches exact jars from Maven with the Ivy that pyspark bundles: no address of a repository stands here.
+"""Fetches exact jars from Maven with the Ivy that pyspark bundles: the code holds no address of a repository.
 
 Ivy's own default repository is used, or a mirror: the environment's TIDEGATE_MAVEN_REPOSITORY, else the first mirror of
 `central` or `*` in ~/.m2/settings.xml.
@@ -96,19 +96,19 @@ def _proxy_options() -> list[str]:
 
 
 def fetched(workdir: Path, file_name: str) -> Path | None:
-    """Where Ivy put a jar; None while it is not whole."""
+    """Return the path of a fetched jar; None while it is not complete."""
     path = workdir / "cache" / file_name
     return path if path.is_file() else None
 
 
 def arrived(workdir: Path) -> tuple[int, int]:
-    """How many jars are whole, and the bytes of all including the one on its way."""
+    """Return the number of complete jars, and the bytes of all including the one in progress."""
     sizes: list[int] = []
     whole = 0
     for path in (workdir / "cache").glob("*.jar*"):
         try:
             sizes.append(path.stat().st_size)
-        except OSError:  # Renamed meanwhile: the next look counts it.
+        except OSError:  # Renamed in between: the next look counts it.
             continue
         whole += path.suffix == ".jar"
     return whole, sum(sizes)
@@ -118,4 +118,4 @@ def last_words(log: Path) -> str:
     """The line of Ivy's log that says most about a failure."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
     telling = [line.strip() for line in lines if re.search(r"ERROR|Exception|not found|timed out|refused", line)]
-    return telling[-1][:200] if telling else "Ivy ended without a word"
+    return telling[-1][:200] if telling else "Ivy ended without output"

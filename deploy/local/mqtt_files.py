@@ -13,7 +13,7 @@ from ingest.contract.errors import ConfigError
 
 __all__ = ["check_user", "connect_accepted", "password_line"]
 
-# What mosquitto_passwd of 2.0 uses; the file holds salted hashes of random passwords and is readable by one user.
+# The count of mosquitto_passwd 2.0; the file holds salted hashes of random passwords and is readable by one user.
 ITERATIONS = 101
 SALT_BYTES = 12
 
@@ -50,7 +50,7 @@ def connect_accepted(
     timeout: float,
     context: ssl.SSLContext | None = None,
 ) -> bool:
-    """Whether a broker lets this user in: CONNECT with a clean session, look at CONNACK, DISCONNECT.
+    """Return whether a broker lets this user in: CONNECT with a clean session, look at CONNACK, DISCONNECT.
 
     Args:
         host: of the broker.
@@ -63,7 +63,7 @@ def connect_accepted(
     """
     properties = b"\0" if level == 5 else b""
     # Never the same twice: rumqttd 0.20 (in iotcore 0.4) keeps the id of a client that went before its CONNACK, as a
-    # look that ran out of time does, and when the id comes again its listener lets nobody in any more.
+    # look that ran out of time does, and when the id comes again its listener lets no client in any more.
     client_id = f"tidegate-probe-{secrets.token_hex(8)}"
     payload = _text(client_id) + _text(name) + _text(password)
     # Flags: user name, password, clean session; keep-alive 10 s.

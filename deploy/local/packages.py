@@ -1,4 +1,4 @@
-"""Do the six import packages resolve to ours? Their names are common words, so another distribution may hold one."""
+"""Check that the six import packages are Tidegate's: their names are common words, so another distribution may hold one."""
 
 import importlib.metadata
 import importlib.util
@@ -13,7 +13,7 @@ OURS: Final = Path(__file__).parents[2]
 
 
 def intruders(owners: Mapping[str, Sequence[str]] | None = None, root: Path = OURS) -> list[str]:
-    """One sentence per package that is not ours or has a second owner."""
+    """Return one sentence per package that is foreign or has a second owner."""
     found = [sentence for name in PACKAGES if (sentence := _elsewhere(name, root))]
     owners = importlib.metadata.packages_distributions() if owners is None else owners
     for name in PACKAGES:

@@ -32,5 +32,5 @@ def page_token(monitoring: MonitoringSettings) -> str | None:
 
 
 def page_address(monitoring: MonitoringSettings, *, token: str | None = None) -> str:
-    """Where the page is seen from this machine. A token stands behind `#`, which no browser sends to a server."""
+    """Return the page's address on this machine. A token comes after `#`, which no browser sends to a server."""
     return f"http://{reached_at(monitoring.host, monitoring.page_port)}/{f'#token={token}' if token else ''}"

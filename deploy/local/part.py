@@ -32,15 +32,15 @@ STARTING_STOP_SECONDS: Final = 3.0
 STABLE_SECONDS: Final = 30.0
 """A part that was ready this long starts again with the first back-off."""
 SILENT_SINCE: Final = "does not answer"
-"""The words for a part that was ready and says nothing any more: it does not start, so there is no "yet"."""
+"""Detail of a part that was ready and no longer answers: it does not start, so there is no "yet"."""
 STALLED_SECONDS: Final = 120.0
-"""A part that served, and then shows no sign of life for this long, is started anew."""
+"""Time without a sign of life after which a part that served is restarted."""
 WRONG_SETTINGS: Final = ConfigError.exit_code
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartSpec:
-    """How a part is started and how it shows that it is ready.
+    """Specification of a part: how to start it and how it shows that it is ready.
 
     Attributes:
         command: called before each start; may prepare files; its errors count as a failed start.
@@ -49,7 +49,7 @@ class PartSpec:
         one_shot: a step that is done when it exits 0, such as making the topics.
         stop_seconds: how long it may drain.
         stalled: whether what a part says that is not ready means that it hangs, rather than waits for another one.
-        stalls_with: parts that must be ready meanwhile: without them the hang may be theirs.
+        stalls_with: parts that must be ready at the same time: without them the hang may be theirs.
         optional: the run is ready without it.
     """
 
@@ -124,7 +124,7 @@ class Part:
         return None
 
     def _run_once(self) -> str | None:
-        """Start and follow one process; why it ended by itself, or None where it was done or told to stop."""
+        """Start and follow one process; return why it ended by itself, or None if it was done or asked to stop."""
         self._begin_life()
         self._enter("starting", "")
         try:
@@ -170,12 +170,12 @@ class Part:
         return _ending(process.returncode) + ("" if process.returncode < 0 else self._last_words())
 
     def _last_words(self) -> str:
-        """What the part said last: each of ours ends with a sentence that says why."""
+        """Return the last line of the part's log: each part ends with a sentence that says why."""
         said = next((line.strip() for line in reversed(last_lines(self.log, 5)) if line.strip()), "")
         return f" ({said[:200]})" if said and self._spoke() else ""
 
     def _spoke(self) -> bool:
-        """Whether the log grew in this life of the part; older words would mislead."""
+        """Return whether the log grew in this life of the part; older lines would mislead."""
         return self.log.exists() and self.log.stat().st_size > self._log_began
 
     def _look(self, began: float) -> None:
@@ -224,7 +224,7 @@ class Part:
 
     def _ask_to_stop(self, process: "subprocess.Popen[bytes]") -> None:
         self._enter("stopping", "")
-        # What was never ready in this life has nothing to drain.
+        # A part that was never ready in this life has nothing to drain.
         self._end(process, self.spec.stop_seconds if self._served else STARTING_STOP_SECONDS)
 
     def _end(self, process: "subprocess.Popen[bytes]", seconds: float) -> None:
@@ -242,7 +242,7 @@ class Part:
 
 
 def backoff_seconds(vain: int) -> float:
-    """How long to wait after the n-th end in a row of a part that was not ready for long."""
+    """Return the pause after the n-th end in a row of a part that was not ready for long."""
     return BACKOFF_SECONDS[vain - 1] if vain <= len(BACKOFF_SECONDS) else BACKOFF_LAST_SECONDS
 
 
@@ -262,7 +262,7 @@ def _end_group(group: int) -> None:
 
 
 def _group_lives(group: int) -> bool:
-    """Whether a member of the group still runs; where nobody reaps orphans, dead ones stay as zombies."""
+    """Return whether a member of the group still runs; without a reaper of orphans, dead ones stay as zombies."""
     for process in psutil.process_iter():
         with suppress(OSError, psutil.Error):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:

@@ -1,4 +1,4 @@
-"""What an embedded run consists of: ports, credentials, the settings that every part is started with, the parts."""
+"""Plan of an embedded run: ports, credentials, the settings that every part is started with, the parts."""
 
 import json
 import secrets
@@ -34,7 +34,7 @@ STOP_ORDER: Final = (
     "kafka",
     "broker",
 )
-"""Those that watch go first: a stop that was asked for is nothing to be alarmed about."""
+"""Order of a stop: watching parts go first, so that a requested stop raises no alarm."""
 HOST: Final = "127.0.0.1"
 EXPORTERS: Final = ("page", "gateway", "stream", "canary", "kafka_jmx", "spark_jmx")
 
@@ -66,7 +66,7 @@ def make_plan(
         TidegateError: no Java, no broker, or no free port.
     """
     remarks: list[str] = []
-    # A Prometheus that the person names is asked instead of one of ours.
+    # A Prometheus that the person names is used instead of an embedded one.
     ours = prometheus and settings.monitoring.prometheus_url is None
     watchers = [name for name in WATCHERS if ours and watcher_obstacle(name) is None]
     run.ports = choose_ports(settings, port_offset, claims, remarks, watchers)
@@ -145,7 +145,9 @@ def _agents(settings: Settings) -> dict[str, int]:
 def _notes_of_agents() -> list[dict[str, str]]:
     if artifacts.jmx_agent().is_file():
         return []
-    text = "Its JVM and Spark's show no metrics: the agent could not be fetched. The next start tries again."
+    text = (
+        "Kafka's and Spark's JVMs have no metrics, because the agent could not be fetched. The next start tries again."
+    )
     return [{"part": "kafka", "text": text}]
 
 
@@ -158,7 +160,7 @@ def _credentials(file: Path) -> tuple[str, str]:
 
 
 def _place(given: str | None, default: Path) -> Path:
-    """What the person names, seen from where they are, else a place in the run's own folder."""
+    """Return the place that a person names, relative to where they are, else a place in the run's own folder."""
     return default if given is None else Path(given).absolute()
 
 
@@ -217,4 +219,4 @@ def embedded_settings(
 
 
 _WHOLE: Final = ("mappings", "routes", "vendors")
-"""Sections that are no tables of plain fields; what is not set in them stays so: a mapping's cases inherit it."""
+"""Sections that are not tables of plain fields; unset values in them stay unset, because a mapping's cases inherit them."""

@@ -1,4 +1,4 @@
-"""Chooses ports: the preferred one if it is free, else the next free one, with a word about who has the first."""
+"""Chooses ports: the preferred one if it is free, else the next free one, with a note about the owner of the first."""
 
 import errno
 import secrets
@@ -50,12 +50,14 @@ def choose_port(
     for port in range(preferred, min(preferred + TRIED, 65536)):
         if port not in taken and is_free(port, host) and claim(port):
             return port, "" if port == preferred else _note(preferred, port, host, promised=preferred in taken)
-    message = f"No port from {preferred} to {preferred + TRIED - 1} is free on {host}; name another with --port-offset."
+    message = (
+        f"No port from {preferred} to {preferred + TRIED - 1} is free on {host}. Move the ports with --port-offset."
+    )
     raise UnavailableError(message)
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a server could listen there; connections that still close do not count, as servers reuse those."""
+    """Return whether a server could listen there; connections that still close do not count, as servers reuse those."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -65,7 +67,7 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
         except OSError as error:
             if error.errno in {errno.EADDRINUSE, errno.EACCES}:
                 return False
-            message = f"Cannot listen on {host}: {error.strerror or error}; use an address of this machine."
+            message = f"Cannot listen on {host}: {error.strerror or error}. Use an address of this machine."
             raise UnavailableError(message) from error
     return True
 
@@ -82,15 +84,15 @@ def owner_of(port: int) -> str | None:
 
 def _note(preferred: int, port: int, host: str, *, promised: bool) -> str:
     if promised:
-        return f"port {preferred} is another part's; using {port}"
+        return f"another part has port {preferred}; using {port}"
     if not preferred >= 1024 and not owner_of(preferred):
-        return f"port {preferred} is not open to this user on {host}; using {port}"
-    owner = owner_of(preferred) or ("another process" if not is_free(preferred, host) else "another run that starts")
+        return f"this user may not listen on port {preferred} of {host}; using {port}"
+    owner = owner_of(preferred) or ("another process" if not is_free(preferred, host) else "another starting run")
     return f"port {preferred} is taken ({owner}); using {port}"
 
 
 def _any_port(host: str) -> int:
-    """One that the system gives to nobody by itself.
+    """Return a port that the system does not give away by itself.
 
     Those that it gives to connections and to who asks for any may be gone before our server listens: a Kafka takes seconds.
     """
@@ -107,7 +109,7 @@ def _any_port(host: str) -> int:
 
 
 def _system_lowest() -> int:
-    """Where the ports begin that this system gives away by itself."""
+    """Return the lowest port that this system gives away by itself."""
     with suppress(OSError, ValueError, IndexError):
         return int(SYSTEM_RANGE.read_text("ascii").split()[0])
     return USUAL_SYSTEM_LOWEST

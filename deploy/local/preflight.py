@@ -1,4 +1,4 @@
-"""The checks before a start: what is missing is said with its remedy before anything runs, in under a second."""
+"""The checks before a start: missing requirements are reported with their remedy before anything runs, in under a second."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ class Check:
     fix: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For --json."""
+        """Return the check as JSON-ready data."""
         return asdict(self)
 
 
@@ -70,8 +70,8 @@ def _tried(name: str, ask: Callable[[], str]) -> Check:
 
 def _packages() -> Check:
     if found := intruders():
-        return Check("packages", "fail", " ".join(found), "Use an environment of its own for Tidegate.")
-    return Check("packages", "ok", "all six are ours")
+        return Check("packages", "fail", " ".join(found), "Use a separate Python environment for Tidegate.")
+    return Check("packages", "ok", "all six packages are Tidegate's")
 
 
 def _jars() -> str:
@@ -83,7 +83,7 @@ def _memory(settings: Settings) -> Check:
     fits, text = memory_line(settings)
     if fits:
         return Check("memory", "ok", text)
-    fix = "Close something, or lower stream.driver_memory and embedded.kafka_heap."
+    fix = "Close other programs, or lower stream.driver_memory and embedded.kafka_heap."
     return Check("memory", "warn", text, fix)
 
 
@@ -93,7 +93,7 @@ def _disk(data: Path) -> Check:
     text = f"{free / 1024**3:.1f} GB free at {folder}"
     if free < DISK_NEEDED_BYTES:
         return Check(
-            "disk", "warn", text, "Kafka keeps up to 2 GB: free some space or name another folder with --data."
+            "disk", "warn", text, "Kafka keeps up to 2 GB. Free some space, or name another folder with --data."
         )
     return Check("disk", "ok", text)
 
@@ -105,7 +105,7 @@ def _broker(settings: Settings) -> Check:
 
 
 def _prometheus() -> Check:
-    """Optional: the page and its threshold alerts do without."""
+    """Check Prometheus, which is optional: the page and its threshold alerts work without it."""
     if obstacles := [why for name in WATCHERS if (why := watcher_obstacle(name))]:
         return Check("prometheus", "warn", ", ".join(obstacles), HINT)
     return Check("prometheus", "ok", ", ".join(str(find_watcher(name)) for name in WATCHERS))

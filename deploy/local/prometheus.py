@@ -23,7 +23,7 @@ __all__ = ["HINT", "WATCHERS", "Watcher", "find_watcher", "make_watchers", "watc
 
 WatcherName = Literal["prometheus", "alertmanager"]
 
-HINT: Final = "Burn-rate alerts need it: apt-get install prometheus prometheus-alertmanager."
+HINT: Final = "Burn-rate alerts need it. Run apt-get install prometheus prometheus-alertmanager."
 HOST: Final = "127.0.0.1"
 PROGRAMS: Final[Mapping[WatcherName, tuple[str, ...]]] = {
     "prometheus": ("prometheus",),
@@ -59,12 +59,12 @@ def watcher_obstacle(name: WatcherName) -> str | None:
     version = _version(program)
     if version is not None and version < OLDEST[name]:
         wanted = ".".join(map(str, OLDEST[name]))
-        return f"{program} is {'.'.join(map(str, version))}, and its alerts need {wanted}"
+        return f"{program} is {'.'.join(map(str, version))}, but the alerts need {wanted}"
     return None
 
 
 def _version(program: Path) -> tuple[int, int] | None:
-    """As it says itself; None where it says nothing that we know: then it is tried."""
+    """Return the version that a program prints; None if it prints none: then it is tried."""
     try:
         said = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=5.0, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -84,7 +84,7 @@ class Watcher:
 
     @property
     def url(self) -> str:
-        """Where people and the monitor find it."""
+        """Address for people and for the monitor."""
         return f"http://{HOST}:{self.port}"
 
     def prepare(self) -> None:
@@ -94,7 +94,7 @@ class Watcher:
             write_private(self.folder / name, yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
 
     def command(self) -> list[str]:
-        """What to start, after `prepare`. The life cycle and admin interfaces stay off: nobody asks for them here.
+        """Command to start, after `prepare`. The life cycle and admin interfaces stay off, because nothing here uses them.
 
         Raises:
             UnavailableError: it was taken off this machine.
@@ -107,11 +107,11 @@ class Watcher:
         return [str(program), *(_absolute(flag, self.folder) for flag in FLAGS[self.name]), listen, "--log.level=warn"]
 
     def ready(self) -> tuple[bool, str]:
-        """Whether it answers, and where."""
+        """Return whether it answers, and where."""
         healthy, words = healthz(f"{self.url}/-/ready")
         if healthy:
             return True, f"on {HOST}:{self.port}"
-        return False, SILENT if words == SILENT else "reading what it stored"
+        return False, SILENT if words == SILENT else "reading its stored data"
 
 
 def _absolute(flag: str, folder: Path) -> str:
@@ -121,7 +121,7 @@ def _absolute(flag: str, folder: Path) -> str:
 
 
 def make_watchers(settings: Settings, data: Path, ports: Mapping[str, int]) -> list[Watcher]:
-    """Those that got a port."""
+    """Return the watchers that got a port."""
     files: Mapping[WatcherName, Callable[[], Mapping[str, Any]]] = {
         "prometheus": lambda: _prometheus_files(settings),
         "alertmanager": lambda: _alertmanager_files(settings),

@@ -1,7 +1,7 @@
 """The run file: how every command finds an embedded run, and how a second one is refused.
 
 While a run lives, its supervisor holds a lock on the data folder itself. The kernel drops that lock with the process,
-so a run file that nobody locks is left over from a run that was killed, and the next start takes over.
+so a run file without a lock is left over from a run that was killed, and the next start takes over.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ __all__ = ["DataLock", "RunFile", "is_locked", "read_run", "read_state", "requir
 
 @dataclass(slots=True)
 class RunFile:
-    """What `run.json` holds: who runs, on which ports, with which settings file."""
+    """Content of `run.json`: who runs, on which ports, with which settings file."""
 
     run_id: str
     pid: int
@@ -57,8 +57,8 @@ class DataLock:
             run = read_run(data)
             who = f"pid {run.pid}" if run else "another process"
             msg = (
-                f"{data} is already in use by a running `tidegate up` ({who}). Look with `tidegate status`, stop it "
-                "with `tidegate down`, or run beside it with another --data and --port-offset 100."
+                f"A running `tidegate up` ({who}) already uses {data}. See `tidegate status`, stop it with `tidegate down`, or "
+                "start a second run with another --data and --port-offset 100."
             )
             raise FatalError(msg) from error
 
@@ -68,7 +68,7 @@ class DataLock:
 
 
 def is_locked(data: Path) -> bool:
-    """Whether a supervisor lives on this data folder."""
+    """Return whether a supervisor lives on this data folder."""
     return is_flocked(data)
 
 
@@ -100,7 +100,7 @@ def require_run(data: Path) -> RunFile:
 
 
 def read_state(data: Path) -> Mapping[str, Any]:
-    """What the supervisor last saw of its parts; empty where it has not looked yet."""
+    """Return the supervisor's last view of its parts; empty if it has not looked yet."""
     with suppress(OSError, ValueError):
         state: Mapping[str, Any] = json.loads((data / "state.json").read_text("utf-8"))
         return state

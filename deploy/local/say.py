@@ -8,7 +8,7 @@ __all__ = ["say"]
 
 
 def say(text: str, *, err: bool = True) -> None:
-    """Print a line; a terminal that is gone or a reader that has seen enough is no fault of the run."""
+    """Print a line; a closed terminal or a reader that stopped reading is not an error of the run."""
     # ValueError: the stream is closed.
     with suppress(OSError, ValueError):
         typer.echo(text, err=err)

@@ -1,4 +1,4 @@
-"""What the monitor knows, asked for over HTTP: its snapshot is the one source of `status` and of the page."""
+"""Asks the monitor for its snapshot over HTTP: it is the one source of `status` and of the page."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""How each part of the embedded run is started, and how it shows that it is ready or that it hangs."""
+"""Specifications of the embedded run's parts: how each starts, and how it shows that it is ready or that it hangs."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -69,7 +69,7 @@ def pipeline_specs(
 
 
 def _monitor(settings: Settings, config: Path) -> PartSpec:
-    """It needs nothing, so that its page shows the start of all the others."""
+    """Return the monitor, which needs no other part, so that its page shows the start of all the others."""
     return PartSpec(
         name="monitor",
         command=_ours("monitor", "--config", str(config)),
@@ -121,7 +121,7 @@ def _answers(server: EmbeddedBroker | EmbeddedKafka, kind: str = "") -> Callable
 
 
 def hangs(detail: str) -> bool:
-    """Whether these words of a part mean that it hangs: it is silent, or says that its own loop stands still.
+    """Return whether this detail means that the part hangs: it is silent, or reports that its own loop stopped.
 
     A part that waits for another one says so, and is left alone: a restart would not help it.
     """

@@ -20,7 +20,7 @@ __all__ = ["monitored_status", "read_status"]
 STALE_SECONDS: Final = 10.0
 OLD_LOOK_SECONDS: Final = 15.0
 FULL_BYTES: Final = 64 * 1024**2
-"""With less than this the supervisor may be unable to write down what it sees."""
+"""Free space below which the supervisor may be unable to write down what it sees."""
 PART_FIELDS: Final = ("state", "since", "detail", "pid", "restarts")
 
 Parts = Mapping[str, Mapping[str, Any]]
@@ -89,13 +89,13 @@ def _figures(snapshot: Snapshot | None) -> dict[str, Any]:
         return {**UNKNOWN, "alerts": []}
     figures = figures_of(snapshot, LAND_GROUP)
     if (age := time.time() - snapshot["at"]) > OLD_LOOK_SECONDS:
-        text = f"The monitor has not looked for {age:.0f} s, its figures are that old. See `tidegate logs monitor`."
+        text = f"The monitor's figures are {age:.0f} s old. See `tidegate logs monitor`."
         figures["alerts"].insert(0, {"part": "monitor", "text": text})
     return figures
 
 
 def _settings(data: Path, run: RunFile) -> Settings | None:
-    """What the run was started with; None while it fetches its parts and has chosen nothing yet."""
+    """Return the settings of the run; None while it fetches its parts and has chosen nothing yet."""
     if not run.ports:
         return None
     with suppress(TidegateError):
@@ -104,7 +104,7 @@ def _settings(data: Path, run: RunFile) -> Settings | None:
 
 
 def _silent_monitor(parts: Parts) -> list[dict[str, str]]:
-    """Once it was ready it must answer; before that the parts tell enough."""
+    """Return an alert if a monitor that was ready does not answer; before that the parts say enough."""
     if parts.get("monitor", {}).get("state") != "ready":
         return []
     text = "The monitor does not answer: rates, latency and its alerts are unknown. See `tidegate logs monitor`."
@@ -116,14 +116,16 @@ def _why_stale(data: Path, pid: int, age: float, *, began: bool) -> dict[str, st
     free = shutil.disk_usage(data).free
     if free < FULL_BYTES:
         text = (
-            f"The disk of {data} is full ({free // 1024**2} MB free): the gateway stops accepting; free some space and "
-            "the run resumes by itself."
+            f"The disk of {data} is full ({free // 1024**2} MB free), and the gateway stops accepting messages. Free some "
+            "space; the run then resumes by itself."
         )
         return {"part": "disk", "text": text}
     if not began:
-        text = f"The run (pid {pid}) began {age:.0f} s ago and started no part yet: it gets what is missing first."
+        text = (
+            f"The run (pid {pid}) began {age:.0f} s ago and has not started a part yet: it first fetches missing files."
+        )
         return {"part": "supervisor", "text": text}
-    text = f"The supervisor (pid {pid}) has not looked for {age:.0f} s: see `tidegate logs supervisor`."
+    text = f"The supervisor (pid {pid}) has not checked the parts for {age:.0f} s. See `tidegate logs supervisor`."
     return {"part": "supervisor", "text": text}
 
 

@@ -39,8 +39,8 @@ def render_status(status: Status, *, colour: bool = False, height: int | None = 
 
     Args:
         status: as `read_status` gives it.
-        colour: states stand out by terminal colours too.
-        height: lines that there is room for; then what needs a person stands first, and what is cut is counted.
+        colour: states have terminal colours too.
+        height: lines that there is room for; then lines that need a person come first, and cut lines are counted.
     """
     paint: Paint = _painted if colour else lambda text, kind: text
     line = CommandLine.of_dict(status.get("command") or {})
@@ -85,7 +85,7 @@ def _parts(parts: Mapping[str, Mapping[str, Any]], paint: Paint) -> Iterator[str
 
 
 def _short_parts(parts: Mapping[str, Mapping[str, Any]], paint: Paint) -> Iterator[str]:
-    """Those that are well in one breath, the others as ever."""
+    """Yield the healthy parts in one line, the others as usual."""
     well = {name: part for name, part in parts.items() if part["state"] in ("ready", "done")}
     yield from _parts({name: part for name, part in parts.items() if name not in well}, paint)
     yield from _labelled("Well", _wrapped(list(well), ", "))
@@ -120,7 +120,7 @@ def _waits(status: Status, label: str = "") -> Iterator[str]:
     wanted = status["slo"].get("freshness", {}).get("threshold_seconds") or LATE_SECONDS
     waited = status["canary"].get("oldest_wait_seconds") or 0.0
     if waited > wanted:
-        yield _row(label, f"the oldest reading that is not back waits {span(waited)}")
+        yield _row(label, f"the oldest reading not read back has waited {span(waited)}")
 
 
 def _row(label: str, text: str) -> str:
@@ -183,7 +183,7 @@ def _budget(left: float) -> str:
 
 
 def _devices(devices: Mapping[str, Any]) -> list[str]:
-    """Those that are silent for longest are named. The first are counted some seconds after a first start."""
+    """Return the counts of devices, and those silent for longest. The first count comes seconds after a first start."""
     if not devices["known"]:
         return ["none counted yet"]
     silent = sorted(devices.get("silent", []), key=lambda device: -device["silent_seconds"])
@@ -206,12 +206,12 @@ def _audit(audit: Mapping[str, Any]) -> str:
     found = ", ".join(f"{count(number)} {what}" for what, number in faults.items() if number)
     ago = span(time.time() - audit["at"])
     if not audit["messages"] and not found:
-        return f"nothing to prove yet: no message in the time that it looked at, {ago} ago"
+        return f"nothing to prove yet: no message in its window, {ago} ago"
     return f"{count(audit['messages'])} messages {ago} ago: {f'NOT balanced, {found}' if found else 'balanced'}"
 
 
 def _disk(disk: Mapping[str, Any]) -> str:
-    """What is free on the fullest, and when the first is full: by the minute where that is soon."""
+    """Return the free space of the fullest disk, and when the first is full: by the minute if that is soon."""
     free, days = f"{shown(disk['free_bytes'], 'bytes')} free", disk.get("full_days")
     if days is None:
         return free
@@ -253,7 +253,7 @@ def _step(status: Status) -> str:
     worst = next((alert for alert in firing if not alert.get("explained_by")), None)
     late = next((name for name, part in status["parts"].items() if part["state"] not in ("ready", "done")), None)
     if worst is not None:
-        return f"Next: {worst['name']}, step 1 above; all steps are in its runbook."
+        return f"Next: step 1 of {worst['name']} above; all steps are in its runbook."
     if late is not None:
         where = "`tidegate logs {0}` says" if "pid" in status else "the log of {0} (journalctl, docker logs) says"
         return f"Next: {where.format(late)} what {late} is doing."
@@ -261,16 +261,16 @@ def _step(status: Status) -> str:
         return slow
     if status["alerts"]:
         return "Next: see the lines above."
-    return (
-        "Nothing to do." if status["ready"] else "Next: look again in some seconds; it has not said that it is ready."
-    )
+    return "Nothing to do." if status["ready"] else "Next: look again in some seconds; the pipeline is not ready yet."
 
 
 def _slow(status: Status) -> str | None:
-    """What goes, and not well enough: no alert fires about it yet, or none that holds as short a time."""
+    """Return a step for what works, but too slowly: no alert fires about it yet, or none for so short a time."""
     topic, behind = max(status["lag_seconds"].items(), key=lambda each: each[1] or 0.0, default=("", 0.0))
     if (behind or 0.0) > BEHIND_SECONDS:
-        return f"Next: {topic} is {span(behind)} behind. `tidegate status --watch` shows whether that falls."
+        return (
+            f"Next: {topic} is {span(behind)} behind. Run `tidegate status --watch` to see whether the delay shrinks."
+        )
     for name, slo in status["slo"].items():
         if slo.get("budget_left") is not None and slo["budget_left"] <= 0:
             if 0 < (slo.get("window_seconds") or 0) < YOUNG_SECONDS:

@@ -72,7 +72,7 @@ class Supervisor:
 
     @property
     def ready(self) -> bool:
-        """Whether every part that must be is ready now: the canary among them reads rows back.
+        """True if every required part is ready now: the canary among them reads rows back.
 
         Prometheus and Alertmanager need not be: readings go all the way and are watched by the monitor without them, and
         what they store may take long to read back. Where they fail, that is an alert.
@@ -111,7 +111,7 @@ class Supervisor:
         except Exception as error:
             fault = f"{type(error).__name__}: {error}"
             if self._faults.get(act.__name__) != fault:
-                logger.warning("a look at the run failed, the next one follows: %s", fault)
+                logger.warning("a check of the run failed; the next one follows: %s", fault)
             self._faults[act.__name__] = fault
         else:
             self._faults.pop(act.__name__, None)

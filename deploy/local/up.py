@@ -123,7 +123,7 @@ def _stop_on_signals() -> threading.Event:
         stop.set()
 
     for number in STOP_SIGNALS:
-        # nohup asks to ignore the end of the terminal; that wish stands.
+        # nohup asks to ignore the end of the terminal; this keeps it so.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, ask)
     return stop
@@ -160,10 +160,10 @@ def make_folders(data: Path) -> None:
     try:
         (data / "logs").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"{data} cannot be made ({error.strerror}). Name a folder that you may write to with --data."
+        msg = f"{data} cannot be created ({error.strerror}). Name a writable folder with --data."
         raise UnavailableError(msg) from error
     if not os.access(data, os.W_OK):
-        msg = f"{data} is not writable. Name a folder that you may write to with --data."
+        msg = f"{data} is not writable. Name a writable folder with --data."
         raise UnavailableError(msg)
 
 
@@ -171,14 +171,14 @@ def _recover(data: Path, left: RunFile | None) -> None:
     """Clear up after a run that was killed together with its guard, and empty the folder of temporary files."""
     if left is not None:
         count = sum(kill_marked(run_id) for run_id in left.unrecovered)
-        left_over = f", {count} of its processes were stopped" if count else ""
-        say(f"The last run here (pid {left.pid}) was killed; it is recovered{left_over}.")
+        left_over = f"; {count} of its processes were stopped" if count else ""
+        say(f"The last run here (pid {left.pid}) was killed and has been recovered{left_over}.")
     shutil.rmtree(data / "tmp", ignore_errors=True)
     (data / "tmp").mkdir(exist_ok=True)
 
 
 def _fetch_jvm_parts() -> None:
-    """What is not in the cache yet is fetched first, and its time is told apart from the start's."""
+    """Fetch missing jars first; their time is reported separately from the start's."""
     began = time.monotonic()
     told: list[str] = []
 
@@ -208,7 +208,7 @@ def _supervise(options: UpOptions, plan: Plan, run: RunFile, guard: Guard) -> Su
 
 @dataclass(frozen=True)
 class _Shown:
-    """What is told when the run is ready."""
+    """Announcement when the run is ready."""
 
     settings: Settings
     run: RunFile
@@ -231,7 +231,7 @@ def _watch(supervisor: Supervisor, shown: _Shown, stop: threading.Event) -> None
     supervisor.tick()
     checklist.show(supervisor.parts())
     shown.announce()
-    # From here on only what changes is told, line by line.
+    # From here on only changes are printed, line by line.
     changes = Checklist(sys.stderr, tty=False, silence_seconds=15.0)
     changes.skip(supervisor.parts())
     while not stop.wait(DRAW_SECONDS):

@@ -29,7 +29,7 @@ def milliseconds(number: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """So many a second, with no more digits than matter."""
+    """Return a rate per second, with no more digits than matter."""
     return f"{per_second:,.0f}/s" if per_second >= 1000 else f"{per_second:.3g}/s"
 
 
@@ -45,5 +45,5 @@ def span(seconds: float) -> str:
 
 
 def time_left(seconds: float) -> str:
-    """How long something lasts; what lasts more than a year is not counted."""
+    """Return how long something lasts; above a year it is not counted."""
     return "more than a year" if isinf(seconds) or seconds > 365 * 86_400 else span(seconds)

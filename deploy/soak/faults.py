@@ -1,4 +1,4 @@
-"""Which part breaks when, for how long and in which way: all of it follows from the seed."""
+"""Plan of faults: which part breaks when, for how long and in which way. All of it follows from the seed."""
 
 import random
 from collections import Counter
@@ -44,7 +44,7 @@ def plan_faults(seed: int, *, seconds: float) -> list[SoakFault]:
 
 
 def kills_of(faults: Sequence[SoakFault]) -> Counter[str]:
-    """How often each part was killed at the most: while a fault lasts, it is killed again whenever it was started."""
+    """Return how often each part was killed at most: while a fault lasts, each new start is killed again."""
     starts = {fault: 2 + int(fault.seconds) for fault in faults if fault.way == "kill"}
     killed: Counter[str] = Counter()
     for fault, count in starts.items():
@@ -61,7 +61,7 @@ def broken(data: Path, fault: SoakFault, run_id: str) -> AbstractContextManager[
     if fault.way == "kill":
         return crashing(partial(_pid, data, fault.part), run_id)
     if (pid := _pid(data, fault.part)) is None:
-        msg = f"{fault.part} does not run at this moment"
+        msg = f"{fault.part} is not running"
         raise UnavailableError(msg)
     return hanging(pid, run_id)
 

@@ -17,7 +17,7 @@ __all__ = ["SoakLoad"]
 
 SLICE_SECONDS: Final = 60.0
 START_SECONDS: Final = 5.0
-"""To start the process and to encode a minute's packets."""
+"""Time to start the process and to encode a minute's packets."""
 DEVICES: Final = 50
 PATIENCE_SECONDS: Final = 90.0
 
@@ -68,7 +68,7 @@ class SoakLoad:
             )
             each.start()
             slices.append(each)
-            # A message that nobody took is not sent again: the device counts on, and the gap is one of the publisher.
+            # A message that was not accepted is not sent again: the device counts on, and the gap is the publisher's.
             self._fleets[turn % 2] = replace(fleet, first_seq=fleet.first_seq + -(-messages // DEVICES))
             begin_at, turn = begin_at + SLICE_SECONDS, turn + 1
             self._stop.wait(max(0.0, begin_at - START_SECONDS - time.time()))

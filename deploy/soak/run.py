@@ -36,7 +36,7 @@ Tell = Callable[[str], object]
 
 @dataclass(frozen=True, kw_only=True)
 class SoakOptions:
-    """How long, how fast, and whether parts break."""
+    """Duration and rate of a soak, and whether parts break."""
 
     minutes: float
     rate: float
@@ -46,7 +46,7 @@ class SoakOptions:
 
 @dataclass
 class _Watched:
-    """What was seen so far."""
+    """Observations so far."""
 
     began: float = field(default_factory=time.monotonic)
     samples: list[Sample] = field(default_factory=list)
@@ -64,19 +64,19 @@ def run_soak(options: SoakOptions, folder: Path, *, tell: Tell) -> dict[str, Any
     Args:
         options: time, load and faults.
         folder: for the run's data; it must not be another run's.
-        tell: takes a sentence about what goes on.
+        tell: takes a sentence about each event.
 
     Raises:
         FatalError: the pipeline does not start.
     """
     machine, began_at = hardware(), datetime.now(UTC)
-    tell(f"Starting a pipeline of its own in {folder}.")
+    tell(f"Starting a pipeline in {folder}.")
     with own_run(folder, port_offset=PORT_OFFSET) as settings:
         watched, load = _Watched(), SoakLoad(settings.mqtt, rate=options.rate, seconds=options.minutes * 60)
         _load_and_look(options, folder, settings, watched, load, tell)
         ready = _wait_until_ready(folder, READY_SECONDS)
         watched.samples.append(Sample(watched.seconds, take_figures(folder, settings, watched.landing)))
-        tell("The load is over; the audit reads everything.")
+        tell("The load has ended; the audit now reads everything.")
         report = audit(settings.kafka, settings.lake.root, None, wait_seconds=AUDIT_SECONDS).to_dict()
         restarts = {name: part["restarts"] for name, part in read_state(folder).get("parts", {}).items()}
     slopes = slopes_of(watched.samples)

@@ -1,4 +1,4 @@
-"""What a running embedded run looks like at one moment: memory, descriptors, files, state, latency."""
+"""Sample of a running embedded run: memory, descriptors, files, state, latency."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ _MB: Final = 1024**2
 _STATE_ENDS: Final = ("_ranges", "_identities")
 """Gauges of these names say how much a part remembers."""
 _OLD_POOLS: Final = ("Old Gen", "Tenured Gen")
-"""How the pool of long-lived objects is called, by collector."""
+"""Names of the pool of long-lived objects, by collector."""
 _LANDING_RESTARTS: Final = "tidegate_stream_query_restarts_total"
 
 
@@ -36,7 +36,7 @@ class Counted:
 
 
 def take_figures(data: Path, settings: Settings, landing: Counted) -> dict[str, float]:
-    """All figures that are known now, by name; `landing` is told the restarts of the landing query."""
+    """Return all known figures by name; `landing` receives the restarts of the landing query."""
     figures: dict[str, float] = {}
     run = read_run(data)
     for part, pid in (run.parts if run is not None else {}).items():
@@ -61,7 +61,7 @@ def take_figures(data: Path, settings: Settings, landing: Counted) -> dict[str, 
 
 
 def jvm_figures(part: str, found: Scrape) -> dict[str, float]:
-    """Of a JVM's own metrics: what lives after a full collection (unknown before the first one), and what is outside the heap."""
+    """Return a JVM's figures: live bytes after a full collection (unknown before the first), and bytes outside the heap."""
     figures = {f"nonheap_mb.{part}": found.total("jvm_memory_used_bytes", area="nonheap") / _MB}
     pools = found.by_label("jvm_memory_pool_collection_used_bytes", "pool")
     live = sum(value for name, value in pools.items() if name.endswith(_OLD_POOLS))
@@ -69,7 +69,7 @@ def jvm_figures(part: str, found: Scrape) -> dict[str, float]:
 
 
 def _process_figures(part: str, pid: int) -> dict[str, float]:
-    """Of a part and of the JVM below it, which is as large as everything else together."""
+    """Return the figures of a part and of the JVM below it, which is as large as everything else together."""
     figures: dict[str, float] = {}
     with suppress(psutil.Error):
         process = psutil.Process(pid)
@@ -102,7 +102,7 @@ def _file_figures(data: Path) -> dict[str, float]:
 
 
 def _is_state(relative: tuple[str, ...]) -> bool:
-    """What a hop remembers from start to start: checkpoints, sessions, identities; no rows and no logs."""
+    """Return whether a file is state that a hop keeps over starts: checkpoints, sessions, identities; no rows or logs."""
     if relative[0] == "checkpoints":
         return True
     if relative[0] == "tables":

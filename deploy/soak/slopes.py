@@ -1,4 +1,4 @@
-"""What grows: the slope of each figure per hour, and the bound that it must not pass. Pure."""
+"""Growth of each figure per hour, and the limit that it must not pass. Pure."""
 
 import math
 import statistics
@@ -11,7 +11,7 @@ from typing import Any, Final
 __all__ = ["BOUNDS", "Sample", "Slope", "SoakVerdict", "as_rows", "judge", "slope_per_hour", "slopes_of"]
 
 WARM_UP_RATIO: Final = 0.2
-"""Of the whole time: caches fill and the JVM's heap takes its size, so this part is not judged."""
+"""Share of the whole time that is not judged: caches fill, and the JVM's heap takes its size."""
 LEAST_SECONDS: Final = 600.0
 """A slope per hour of a shorter time says nothing."""
 BINS: Final = 60
@@ -48,7 +48,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Slope:
-    """How one figure went; `per_hour` and `bound` are None where it was not judged."""
+    """Growth of one figure; `per_hour` and `bound` are None if it was not judged."""
 
     name: str
     first: float
@@ -59,7 +59,7 @@ class Slope:
 
     @property
     def above(self) -> bool:
-        """Whether it grew faster than it may."""
+        """True if it grew faster than allowed."""
         return self.per_hour is not None and self.bound is not None and self.per_hour > self.bound
 
 
@@ -71,7 +71,7 @@ class SoakVerdict:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if nothing is wrong."""
         return not self.wrong
 
 
@@ -140,30 +140,30 @@ def judge(
         ready: whether all parts are ready at the end.
     """
     wrong = [
-        f"{slope.name} grows by {slope.per_hour:g} an hour, and {slope.bound:g} is the bound"
+        f"{slope.name} grows by {slope.per_hour:g} an hour; the limit is {slope.bound:g}"
         for slope in slopes
         if slope.above
     ]
     wrong += [
-        f"{slope.name} reaches {slope.most:g}, and {ceilings[slope.name]:g} is its ceiling"
+        f"{slope.name} reaches {slope.most:g}; the limit is {ceilings[slope.name]:g}"
         for slope in slopes
         if slope.most > ceilings.get(slope.name, math.inf)
     ]
     if audit["received"] < acknowledged:
-        wrong.append(f"the broker acknowledged {acknowledged:,} messages, and the audit knows {audit['received']:,}")
+        wrong.append(f"the broker acknowledged {acknowledged:,} messages, but the audit found {audit['received']:,}")
     for name in ("unaccounted", "duplicate_rows", "order_violations"):
         if audit[name]:
-            wrong.append(f"the audit finds {audit[name]:,} {name.replace('_', ' ')}")
+            wrong.append(f"the audit found {audit[name]:,} {name.replace('_', ' ')}")
     for part, count in sorted(restarts.items()):
         if count > kills.get(part, 0):
-            wrong.append(f"{part} restarted {count} times, and the faults killed it {kills.get(part, 0)} times")
+            wrong.append(f"{part} restarted {count} times, but the faults killed it {kills.get(part, 0)} times")
     if landing_failures > landing_faults:
-        wrong.append(f"the landing query failed {landing_failures} times, and faults explain {landing_faults}")
+        wrong.append(f"the landing query failed {landing_failures} times, but the faults explain {landing_faults}")
     if not ready:
         wrong.append("not all parts are ready at the end")
     return SoakVerdict(tuple(wrong))
 
 
 def as_rows(slopes: Iterable[Slope]) -> list[dict[str, Any]]:
-    """As JSON has them."""
+    """Return the slopes as JSON-ready data."""
     return [asdict(slope) | {"above": slope.above} for slope in slopes]

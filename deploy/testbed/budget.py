@@ -34,7 +34,7 @@ class Budget:
         return self._wish.brokers * NODE_DISK_MB
 
     def fits(self, memory_mb: int, disk_mb: int) -> bool:
-        """Whether so much is enough."""
+        """True if this much is enough."""
         return memory_mb >= self.memory_mb and disk_mb >= self.disk_mb
 
     def fitting(self, memory_mb: int, disk_mb: int) -> int:
@@ -78,13 +78,13 @@ def check_budget(wish: Wish, folder: Path, *, memory_mb: int | None = None, disk
             f"{budget.disk_mb} MB of disk ({disk} MB are free)"
         )
     missing = (
-        f"{budget.memory_mb} MB of memory, and {memory} MB are free"
+        f"{budget.memory_mb} MB of memory, but {memory} MB are free"
         if memory < budget.memory_mb
-        else f"{budget.disk_mb} MB of disk in {folder}, and {disk} MB are free"
+        else f"{budget.disk_mb} MB of disk in {folder}, but {disk} MB are free"
     )
     fitting = budget.fitting(memory, disk)
     fits = f"{_count(fitting, 'broker')} would fit" if fitting else "not even one broker would fit"
-    message = f"The test bed ({needs}) needs {missing}: {fits}. Ask for fewer brokers or a smaller heap, or free some."
+    message = f"The test bed ({needs}) needs {missing}; {fits}. Use fewer brokers or a smaller heap, or free some."
     raise UnavailableError(message)
 
 

@@ -57,7 +57,7 @@ class KafkaCluster:
         properties: of each node, laid over all others.
         java_options: of each node, such as `-XX:TieredStopAtLevel=4` for the second compiler.
         jmx: each node shows its JVM's metrics.
-        told: receives a line about memory and disk before anything starts.
+        told: gets a line about memory and disk before anything starts.
 
     Raises:
         ConfigError: no such cluster can be, or the folder holds another one, or files that it would write over.
@@ -83,7 +83,7 @@ class KafkaCluster:
             had = found.wish
             message = (
                 f"{folder} holds another test bed ({had.brokers} brokers, {had.mode}, {had.security}) or other options. "
-                "Ask for the same, or name another folder."
+                "Give the same options, or name another folder."
             )
             raise ConfigError(message)
         self._build(folder, found or new_layout(wish), told)
@@ -113,11 +113,11 @@ class KafkaCluster:
         self._make_servers()
 
     def _refuse_foreign(self) -> None:
-        """What is there of these names is somebody's own: a start would write over it, and `down --remove` delete it."""
+        """Refuse a folder with foreign files of these names: a start would overwrite them, and `down --remove` delete them."""
         if there := [place.name for place in self._places if place.exists()]:
             message = (
-                f"{self.folder} holds {' and '.join(there)}, and no test bed that made them: a cluster would write over them. "
-                "Name another folder, or move them away."
+                f"{self.folder} holds {' and '.join(there)}, but not a test bed: a new cluster would overwrite them. Name "
+                "another folder, or move them away."
             )
             raise ConfigError(message)
 
@@ -155,11 +155,11 @@ class KafkaCluster:
 
     @property
     def settings(self) -> KafkaSettings:
-        """What clients use; of a secured cluster as the user who may do everything."""
+        """Settings for clients; of a secured cluster as the user who may do everything."""
         return self.settings_of(ADMIN)
 
     def settings_of(self, user: str) -> KafkaSettings:
-        """What clients use as this user: `admin`, or `guest`, who may do nothing until an ACL says so."""
+        """Return the settings for clients as this user: `admin`, or `guest`, who may do nothing until an ACL says so."""
         return KafkaSettings.model_validate(
             {
                 "bootstrap_servers": self.bootstrap_servers,
@@ -171,12 +171,12 @@ class KafkaCluster:
 
     @property
     def alive(self) -> bool:
-        """Whether any of its processes runs."""
+        """True if any of its processes runs."""
         return any(node.alive for node in self.nodes) or self.zookeepers.alive
 
     @property
     def started(self) -> bool:
-        """Whether it was started and not stopped since: some or all of its processes may have been killed."""
+        """True if it was started and not stopped since; some or all of its processes may have been killed."""
         return bool(self._layout.processes)
 
     @property
@@ -197,7 +197,7 @@ class KafkaCluster:
             FatalError: it runs already.
         """
         if self.alive:
-            message = f"The test bed in {self.folder} runs already ({self.bootstrap_servers}); stop it first."
+            message = f"The test bed in {self.folder} is already running ({self.bootstrap_servers}); stop it first."
             raise FatalError(message)
         self._told(check_budget(self.wish, self.folder))
         artifacts.ensure("kafka" if self.wish.mode == "kraft" else "zookeeper", self._told)
@@ -254,7 +254,7 @@ class KafkaCluster:
         found = self.server(server)
         pid = found.process.pid
         if pid is None:
-            message = f"{found.name} does not run; start it with `tidegate cluster restart {server}`."
+            message = f"{found.name} is not running. Start it with `tidegate cluster restart {server}`."
             raise UnavailableError(message)
         found.process.kill()
         return pid
@@ -286,7 +286,7 @@ class KafkaCluster:
         if alive < majority:
             what = "nodes" if isinstance(server, KafkaNode) else "ZooKeepers"
             message = (
-                f"{server.name} and those that run would be no majority of {len(servers)} {what}, and none would answer. "
+                f"{server.name} and the running ones would not be a majority of {len(servers)} {what}, so none would answer. "
                 "Stop the cluster with `tidegate cluster down`, then start it."
             )
             raise UnavailableError(message)
@@ -321,7 +321,7 @@ class KafkaCluster:
         deadline = time.monotonic() + seconds
         waited = [node for node in self.nodes if node.alive]
         if not waited:
-            message = f"No node of the test bed in {self.folder} runs. Start it with `tidegate cluster up`."
+            message = f"No node of the test bed in {self.folder} is running. Start it with `tidegate cluster up`."
             raise UnavailableError(message)
         for node in waited:
             wait_for_server(node, node.part.ready, deadline)
@@ -333,7 +333,7 @@ class KafkaCluster:
             reader.close()
 
     def tool(self, main_class: str, *arguments: str) -> list[str]:
-        """How to start one of Kafka's own command-line tools by its class; of a secured cluster with its client properties."""
+        """Return the command of one of Kafka's own tools by its class; for a secured cluster with its client properties."""
         command = self.nodes[0].part.tool(main_class, *arguments)
         if self.client_properties is None:
             return command
@@ -356,7 +356,7 @@ class KafkaCluster:
         self._layout.write(self.folder)
 
     def _wait_for_end(self, deadline: float) -> None:
-        """KRaft's last nodes wait for a majority that is gone: nobody waits for them for long."""
+        """Wait for the end, but not for long: KRaft's last nodes wait for a majority that is gone."""
         majority = self._majority
         while alive := sum(node.alive for node in self.nodes):
             if alive < majority:

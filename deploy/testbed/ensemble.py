@@ -50,17 +50,17 @@ class Ensemble:
 
     @property
     def alive(self) -> bool:
-        """Whether any of them runs."""
+        """True if any of them runs."""
         return any(one.alive for one in self)
 
     @property
     def majority(self) -> int:
-        """So many must run, or none answers."""
+        """Number that must run; with fewer none answers."""
         return len(self.servers) // 2 + 1
 
     @property
     def serves(self) -> bool:
-        """Whether enough of them run."""
+        """True if enough of them run."""
         return not self.servers or sum(one.alive for one in self) >= self.majority
 
     def start(self) -> None:
@@ -117,7 +117,7 @@ def make_users(passwords: Mapping[str, str], connect: str, tool: Callable[..., l
         folder: for files with arguments, which are private and removed.
 
     Raises:
-        UnavailableError: Kafka's tool refused.
+        UnavailableError: Kafka's tool failed.
     """
 
     def command(name: str) -> AbstractContextManager[list[str]]:
@@ -138,5 +138,5 @@ def make_users(passwords: Mapping[str, str], connect: str, tool: Callable[..., l
         for one in tools:
             said, _ = one.communicate()
             if one.returncode:
-                message = f"Kafka's tool could not make the users of the test bed: {said[-300:]}"
+                message = f"Kafka's tool could not create the users of the test bed: {said[-300:]}"
                 raise UnavailableError(message)

@@ -24,7 +24,7 @@ __all__ = ["HOST", "LAYOUT_FILE", "Layout", "Mode", "Security", "Wish", "hold_fo
 
 Mode = Literal["kraft", "zookeeper"]
 Security = Literal["plaintext", "ssl", "sasl_ssl"]
-"""Of the clients: nothing, TLS alone, or TLS with a user and a password. With TLS the nodes use it among themselves too."""
+"""Security of the clients: none, TLS, or TLS with a user and a password. With TLS the nodes use it among themselves too."""
 HOST: Final = "127.0.0.1"
 LAYOUT_FILE: Final = "testbed.json"
 MOST_BROKERS: Final = 9
@@ -35,7 +35,7 @@ ENSEMBLE: Final = 3
 
 @dataclass(frozen=True)
 class Wish:
-    """What a person or a program asks for.
+    """Requested properties of a test bed.
 
     Raises:
         ConfigError: no cluster can be made of it.
@@ -100,7 +100,7 @@ class Layout:
     wish: Wish
     cluster_id: str
     ports: dict[str, dict[str, int]]
-    """By server (node id, `zookeeper`, or `zookeeper-1` and so on) and listener."""
+    """Ports by server (node id, `zookeeper`, or `zookeeper-1` and so on) and listener."""
     passwords: dict[str, str]
     processes: dict[str, Identity] = field(default_factory=dict)
 
@@ -120,7 +120,7 @@ class Layout:
 
     @property
     def zookeeper_connect(self) -> str:
-        """What brokers connect to."""
+        """Address that brokers connect to."""
         return ",".join(f"{HOST}:{ports['client']}" for ports in self.zookeepers.values())
 
 
@@ -155,17 +155,17 @@ def hold_folder(folder: Path) -> Iterator[None]:
 
     Raises:
         FatalError: another command does.
-        ConfigError: it is no folder, or one of another user.
+        ConfigError: it is not a folder, or one of another user.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        message = f"{folder} cannot be the folder of a cluster ({error.strerror}); name another one with --data."
+        message = f"{folder} cannot be the folder of a cluster ({error.strerror}). Name another one with --data."
         raise ConfigError(message) from error
     try:
         if not _locked(handle):
-            message = f"Another command changes the cluster in {folder} now; wait for it, then try again."
+            message = f"Another command is changing the cluster in {folder}. Wait for it, then try again."
             raise FatalError(message)
         yield
     finally:
@@ -181,7 +181,7 @@ def _locked(handle: int) -> bool:
 
 
 def _listeners(wish: Wish) -> dict[str, tuple[str, ...]]:
-    """Of each server, by name."""
+    """Return the listeners of each server, by name."""
     nodes = {str(number): _LISTENERS for number in range(1, wish.brokers + 1)}
     if wish.zookeepers == 1:
         return nodes | {"zookeeper": ("client",)}

@@ -27,7 +27,7 @@ USER: Final = "device"
 
 @dataclass(frozen=True)
 class MqttAddress:
-    """What a client needs; without a user it gives none, without a file it uses no TLS."""
+    """Address and credentials for a client; without a user it gives none, without a file it uses no TLS."""
 
     host: str
     port: int
@@ -63,7 +63,7 @@ def open_mosquitto(folder: Path, security: MqttSecurity) -> Iterator[tuple[Serve
         UnavailableError: mosquitto is not on this machine, it does not start, or no certificate can be made.
     """
     if find_mosquitto() is None:
-        message = "mosquitto is not on this machine; install it to measure MQTT."
+        message = "mosquitto is not on this machine. Install it to measure MQTT."
         raise UnavailableError(message)
     certificates = folder / "certificates"
     encrypts = security != "plaintext"
@@ -89,7 +89,7 @@ def end_mosquitto(folder: Path) -> None:
 
 
 def mosquitto_version() -> str:
-    """Of the one that is started; empty where there is none."""
+    """Return the version of the mosquitto that is started; empty if there is none."""
     executable = find_mosquitto()
     if executable is None:
         return ""

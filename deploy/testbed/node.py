@@ -34,7 +34,7 @@ class KafkaNode:
 
     @property
     def name(self) -> str:
-        """Its name for people."""
+        """Name for people."""
         return f"Node {self.node_id}"
 
     @property
@@ -44,12 +44,12 @@ class KafkaNode:
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None while it does not run."""
+        """Process id; None while it does not run."""
         return self.process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs."""
+        """True if its process runs."""
         return self.process.alive
 
     @property
@@ -95,15 +95,15 @@ class Server(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name for people."""
+        """Name for people."""
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs."""
+        """True if its process runs."""
 
     @property
     def log_file(self) -> Path:
-        """Its log."""
+        """Log file."""
 
     def last_words(self) -> str:
         """The last error in its log."""

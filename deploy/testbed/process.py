@@ -45,7 +45,7 @@ def stop_child(pid: int) -> None:
     A thread stops at its own next turn: until then it may still answer, on a busy machine for a while.
     """
     os.kill(pid, signal.SIGSTOP)
-    # Left to whoever waits for the child: only looked at.
+    # Only looked at: the process that waits for the child reaps it.
     os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
 
@@ -89,14 +89,14 @@ class ServerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """True if the process runs."""
         if self._child is not None:
             return self._child.poll() is None
         return self.identity is not None and find_process(self.identity) is not None
 
     @property
     def pid(self) -> int | None:
-        """Its process id; None while it does not run."""
+        """Process id; None while it does not run."""
         return self.identity.pid if self.identity is not None and self.alive else None
 
     @property
@@ -106,7 +106,7 @@ class ServerProcess:
 
     @property
     def resident_mb(self) -> float:
-        """Its resident memory now; 0 while it does not run."""
+        """Resident memory now; 0 while it does not run."""
         process = find_process(self.identity) if self.identity is not None else None
         with suppress(psutil.Error):
             return float(process.memory_info().rss) / 1024**2 if process is not None else 0.0
@@ -195,7 +195,7 @@ class ServerPart(Protocol):
 
 
 class Server(ServerProcess):
-    """A single server that runs from the first moment on; `part` tells how to start it."""
+    """A single server that runs from the first moment on; `part` says how to start it."""
 
     def __init__(self, part: Any, log: Path, *, mark: str = "testbed") -> None:
         super().__init__(log, mark=mark)

@@ -1,4 +1,4 @@
-"""From the description of a test bed to the properties of each of its nodes: pure."""
+"""Build the properties of each node from the description of a test bed: pure."""
 
 from pathlib import Path
 from typing import Final
@@ -12,7 +12,7 @@ __all__ = ["node_profile"]
 KRAFT_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ZOOKEEPER_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 ZOOKEEPER_SESSION_MS: Final = 6000
-"""So long a killed broker counts as alive, and cannot be started again; Kafka's own default is 18 s."""
+"""Time for which a killed broker counts as alive, and cannot be started again; Kafka's own default is 18 s."""
 
 
 def node_profile(layout: Layout, node_id: int, folder: Path) -> KafkaProfile:

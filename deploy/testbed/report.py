@@ -12,7 +12,7 @@ __all__ = ["cluster_state", "started_lines", "status_lines"]
 
 
 def cluster_state(cluster: KafkaCluster) -> dict[str, Any]:
-    """What runs now."""
+    """Return the state of the cluster now."""
     nodes = [
         {
             "node_id": node.node_id,
@@ -54,7 +54,7 @@ def cluster_state(cluster: KafkaCluster) -> dict[str, Any]:
 
 
 def started_lines(cluster: KafkaCluster, named: str | None = None) -> list[str]:
-    """What a person needs after the start; `named` is the option that names the folder, empty where it is the default one."""
+    """Return what a person needs after the start; `named` is the option that names the folder, empty if it is the default one."""
     state, name = cluster_state(cluster), command_name()
     named = f" --data {shlex.quote(state['folder'])}" if named is None else named
     lines = [
@@ -78,7 +78,7 @@ def started_lines(cluster: KafkaCluster, named: str | None = None) -> list[str]:
 
 
 def _from_here(file: Path) -> str:
-    """Its path, short where it lies below this folder."""
+    """Return the path, short if it is below this folder."""
     here = Path.cwd()
     return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 

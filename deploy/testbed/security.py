@@ -39,10 +39,10 @@ _KEY: Final = ("-keyalg", "EC", "-groupname", "secp256r1", "-validity", "3650")
 def make_certificates(folder: Path, java: Java, password: str) -> None:
     """Make an authority and, signed by it, the certificate of the nodes; nothing where they are there already.
 
-    The authority's key is deleted when it has signed: nobody can make a second certificate that this cluster trusts.
+    The authority's key is deleted after it has signed: no second certificate that this cluster trusts can be made.
 
     Raises:
-        UnavailableError: Java's keytool refused.
+        UnavailableError: Java's keytool failed.
     """
     store, authority = folder / KEY_STORE, folder / AUTHORITY_FILE
     if store.is_file() and authority.is_file():
@@ -68,7 +68,7 @@ def export_pem(folder: Path, password: str) -> None:
     """Write key and certificate as one PEM file too, for a server that reads no key store.
 
     Raises:
-        UnavailableError: there is no openssl, or it refused.
+        UnavailableError: there is no openssl, or it failed.
     """
     file = folder / PEM_FILE
     file.touch(mode=0o600)
@@ -86,7 +86,9 @@ def export_pem(folder: Path, password: str) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env=environment)
     except FileNotFoundError:
-        message = "A broker with TLS needs the program openssl for its certificate, and it is not on PATH; install it."
+        message = (
+            "A broker with TLS needs the program openssl for its certificate, but openssl is not on PATH. Install it."
+        )
         raise UnavailableError(message) from None
     if done.returncode:
         message = f"openssl could not export the certificate of the test bed: {done.stderr[-300:]}"
@@ -100,13 +102,13 @@ def _keytool(java: Java, *arguments: str, password: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, env=environment)
     if done.returncode:
         message = (
-            f"Java's keytool could not make the certificates of the test bed: {(done.stdout + done.stderr)[-300:]}"
+            f"Java's keytool could not create the certificates of the test bed: {(done.stdout + done.stderr)[-300:]}"
         )
         raise UnavailableError(message)
 
 
 def client_security(folder: Path, user: str, passwords: Mapping[str, str]) -> dict[str, str]:
-    """What Tidegate's settings of Kafka need for this user of a cluster with these passwords; empty of a plain one."""
+    """Return Tidegate's Kafka settings for this user of a cluster with these passwords; empty for a plain one."""
     found = {"ssl_ca_file": str(folder / AUTHORITY_FILE)} if "store" in passwords else {}
     if user in passwords:
         found |= {"sasl_mechanism": "SCRAM-SHA-512", "sasl_username": user, "sasl_password": passwords[user]}
@@ -114,7 +116,7 @@ def client_security(folder: Path, user: str, passwords: Mapping[str, str]) -> di
 
 
 def tls_properties(folder: Path, password: str) -> dict[str, str]:
-    """What a node needs for TLS: clients show no certificate, the nodes show theirs to each other."""
+    """Return a node's properties for TLS: clients show no certificate, the nodes show theirs to each other."""
     return {
         "listener.name.client.ssl.client.auth": "none",
         "ssl.client.auth": "required",
@@ -128,7 +130,7 @@ def tls_properties(folder: Path, password: str) -> dict[str, str]:
 
 
 def user_properties(authorizer: str) -> dict[str, str]:
-    """What a node needs for clients with a user and a password (SCRAM), and for rights."""
+    """Return a node's properties for clients with a user and a password (SCRAM), and for rights."""
     return {
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.client.scram-sha-512.sasl.jaas.config": (

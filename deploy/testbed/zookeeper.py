@@ -17,9 +17,9 @@ __all__ = ["ZooKeeper"]
 HEAP: Final = "128m"
 TICK_MS: Final = 2000
 INIT_TICKS: Final = 10
-"""So long a server may take to follow its leader at the start."""
+"""Ticks that a server may take to follow its leader at the start."""
 SYNC_TICKS: Final = 2
-"""After so long without an answer a follower, or a leader without a majority, gives up: 4 s."""
+"""Ticks without an answer after which a follower, or a leader without a majority, gives up: 4 s."""
 
 
 class ZooKeeper:
@@ -51,22 +51,22 @@ class ZooKeeper:
 
     @property
     def name(self) -> str:
-        """Its name for people."""
+        """Name for people."""
         return f"ZooKeeper {self._number}" if self._voters else "The ZooKeeper"
 
     @property
     def address(self) -> str:
-        """What brokers connect to."""
+        """Address that brokers connect to."""
         return f"{HOST}:{self.port}"
 
     @property
     def log_file(self) -> Path:
-        """Its log."""
+        """Log file."""
         return self._folder / "logs" / "server.log"
 
     @property
     def alive(self) -> bool:
-        """Whether its process runs."""
+        """True if its process runs."""
         return self.process.alive
 
     def last_words(self) -> str:
@@ -86,7 +86,7 @@ class ZooKeeper:
         self.process.spawn([*command, f"-Xmx{HEAP}", "-XX:+ExitOnOutOfMemoryError", main, str(properties)])
 
     def ready(self) -> bool:
-        """Whether it serves requests: alone, or with a majority of its ensemble."""
+        """Return whether it serves requests: alone, or with a majority of its ensemble."""
         return bool(self.role())
 
     def role(self) -> str:
@@ -95,7 +95,7 @@ class ZooKeeper:
         return next((line.partition(": ")[2] for line in lines if line.startswith("Mode: ")), "")
 
     def keeps(self, broker_id: int) -> bool:
-        """Whether it holds a broker of this number for alive: after a kill until the session of that broker has run out."""
+        """Return whether it counts this broker as alive: after a kill until the session of the broker has expired."""
         return f"/brokers/ids/{broker_id}".encode() in self._ask(b"dump").split()
 
     @property

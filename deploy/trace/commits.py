@@ -1,4 +1,4 @@
-"""Which version of a table brought a Kafka record's rows: told by the offsets in the commits' marks, not by files.
+"""Find the table version that brought a Kafka record's rows, by the offsets in the commits' marks, not by files.
 
 So the answer stays right when maintenance has joined the file with others since. A commit's time is its log entry's
 (`commitInfo.timestamp`), taken some milliseconds before readers see it.

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _SPANS: Final = (timedelta(minutes=10), timedelta(hours=6), None)
-"""How far before its newest message is looked for more: each wider look reads more files, and most need none."""
+"""Spans before the newest message in which more are looked for: each wider look reads more files, and most need none."""
 _NEAR: Final = 0.65
 
 _ROWS: Final = """
@@ -163,7 +163,7 @@ def _times(row: dict[str, Any]) -> tuple[datetime, datetime]:
 
 
 def known_device(root: str, device: str) -> dict[str, Any] | None:
-    """What `devices` says of it; None where it is not there."""
+    """Return the row of `devices` about it; None if it has none."""
     if "devices" not in table_names(root):
         return None
     query = f"FROM devices WHERE device = {sql_text(device)} LIMIT 1"
@@ -194,18 +194,18 @@ _LEDGER: Final = "minute, received, stored, partial, dead_lettered, ignored, dup
 
 
 def is_text(device: str) -> bool:
-    """False for bytes of a command line that are no UTF-8: no device has such an id, and no query can hold them."""
+    """Return False for bytes of a command line that are not UTF-8: no device has such an id, and no query can hold them."""
     return device.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in device)
 
 
 def never_heard(device: str, near: Iterable[str]) -> UnavailableError:
-    """What to say of a device that no table knows; `near` are ids that resemble it."""
+    """Return the sentence about a device that no table has; `near` are ids that resemble it."""
     from lakehouse.render import cell_text
 
     names = ", ".join(cell_text(name) for name in near)
     hint = f" Did you mean {names}?" if names else ""
     message = (
-        f"No message of a device {cell_text(device)} is stored or refused.{hint} `tidegate sql 'from devices'` lists those "
-        f"that were heard, and `tidegate device watch {cell_text(device)}` shows live what arrives of this one."
+        f"No message of a device {cell_text(device)} is stored or rejected.{hint} `tidegate sql 'from devices'` lists the "
+        f"known devices, and `tidegate device watch {cell_text(device)}` shows new messages of this one live."
     )
     return UnavailableError(message)

@@ -1,4 +1,4 @@
-"""Whether Kafka still has a record, and what only the record says of its message: QoS and the broker's flags."""
+"""Check whether Kafka still has a record, and read what only the record says of its message: QoS and the broker's flags."""
 
 import socket
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ class Look:
 
 
 def look_up(kafka: KafkaSettings, messages: Iterable[Message]) -> dict[Origin, Look]:
-    """Look for the records of these messages. Kafka that does not answer is no fault: then nothing was asked."""
+    """Look for the records of these messages. If Kafka does not answer, the result says that it was not asked."""
     wanted = {origin: message for message in messages for origin in message.origins}
     if not wanted:
         return {}
@@ -79,9 +79,9 @@ def _in_topic(
     for origin in origins:
         oldest, end = begins.get(origin.partition, 0), ends.get(origin.partition, 0)
         if origin.offset < oldest:
-            found[origin] = Look("expired", f"retention deleted it; the oldest that is left is offset {oldest}")
+            found[origin] = Look("expired", f"retention deleted it; the oldest record left is at offset {oldest}")
         elif origin.offset >= end:
-            found[origin] = Look("replaced", f"the topic ends at offset {end}: it was made anew since")
+            found[origin] = Look("replaced", f"the topic ends at offset {end}, so it was recreated")
         else:
             there.append(origin)
     for run in _runs(there):
@@ -97,7 +97,7 @@ def _in_topic(
         for record in (each for batch in read for each in batch if each.offset in by_offset):
             origin = by_offset[record.offset]
             found[origin] = _judged(record, topic, wanted[origin])
-    gone = Look("expired", "no record is at this offset any more")
+    gone = Look("expired", "this offset no longer has a record")
     return found | {origin: gone for origin in there if origin not in found}
 
 
@@ -113,15 +113,15 @@ def _runs(origins: list[Origin]) -> list[list[Origin]]:
 
 
 def _judged(record: LogRecord, topic: str, message: Message) -> Look:
-    """Whether this is the message's record, or another one since the topic was made anew."""
+    """Return whether this is the message's record, or another one because the topic was recreated."""
     try:
         value: Any = (decode_record if topic == READINGS else decode_dead_letter)(record.value or b"")
     except msgspec.DecodeError:
-        # What no gateway wrote has no name to compare.
+        # A record that no gateway wrote has no name to compare.
         found = "yes" if message.number is None else "replaced"
         return Look(found, None if found == "yes" else "another record is at its offset", record.timestamp_ms)
     name = (value.gateway, value.epoch, value.number)
     if message.number is not None and name != (message.gateway, message.epoch, message.number):
-        return Look("replaced", "another message is at its offset: the topic was made anew since")
+        return Look("replaced", "another message is at its offset, so the topic was recreated")
     facts = {"qos": value.qos, "dup": value.dup, "retain": value.retain}
     return Look("yes", None, record.timestamp_ms, facts)

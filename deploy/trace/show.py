@@ -23,8 +23,8 @@ def show_trace(found: Mapping[str, Any], line: CommandLine | None = None) -> lis
     if not found["messages"]:
         lines += wrap(
             line.fill(
-                "No message of it is stored or refused: what it sends is ignored by rule, or was stored so long ago that "
-                "retention deleted it. `tidegate device watch` shows live what arrives."
+                "No message of it is stored or rejected: a rule ignores its messages, or retention has deleted them. "
+                "`tidegate device watch` shows new messages live."
             ),
             WIDTH,
         )
@@ -34,7 +34,7 @@ def show_trace(found: Mapping[str, Any], line: CommandLine | None = None) -> lis
 
 
 def _heard(found: Mapping[str, Any]) -> str:
-    """By the table of devices or by a message, whichever is newer: the table follows a while later."""
+    """Return the newest time by the table of devices or by a message: the table follows a while later."""
     times = [message["clocks"]["gateway"] or message["clocks"]["kafka"] for message in found["messages"]]
     known = found["known"]["last_seen"] if found["known"] else None
     newest = max((_time(at) for at in (known, *times) if at is not None), default=None)
@@ -42,14 +42,14 @@ def _heard(found: Mapping[str, Any]) -> str:
 
 
 def _message(message: Mapping[str, Any], line: CommandLine) -> Iterator[str]:
-    name = f"{message['epoch']}:{message['number']}" if message["number"] is not None else "no gateway's"
+    name = f"{message['epoch']}:{message['number']}" if message["number"] is not None else "not from a gateway"
     yield f"Message {name} · {_OUTCOMES[message['outcome']]}"
     if message["mqtt_topic"] is not None:
         yield from _field("topic", f"{cell_text(message['mqtt_topic'])}{_flags(message)}")
     if message["message_id"] is not None:
         numbered = f" (boot {message['boot']}, seq {message['seq']})" if message["seq"] is not None else ""
         yield from _field("identity", f"{cell_text(message['message_id'])}{numbered}")
-    yield from _field("trace", message["trace"] or "none: the message came without a traceparent")
+    yield from _field("trace", message["trace"] or "none: the message had no traceparent")
     yield from _stages(message)
     yield from _became(message, line)
     yield from _minute(message["minute"])
@@ -65,9 +65,11 @@ def _flags(message: Mapping[str, Any]) -> str:
 def _stages(message: Mapping[str, Any]) -> Iterator[str]:
     clocks, hops, record = message["clocks"], message["hops_ms"], message["records"][0]
     yield f"  {'':<{_FIELD}}{'UTC':<26}{'ms':>11}"
-    gateway = f"received by {cell_text(message['gateway'])}" if message["gateway"] else "Kafka's time: no gateway's"
+    gateway = (
+        f"received by {cell_text(message['gateway'])}" if message["gateway"] else "Kafka's time; not from a gateway"
+    )
     version = f"{record['table']} version {record['version']}" if record["version"] is not None else "version unknown"
-    claim = "it claims none" if message["readings"] else "not kept of refused ones"
+    claim = "the device claims none" if message["readings"] else "not kept for rejected messages"
     yield _stage("device", clocks["device"], None, "claimed" if clocks["device"] else claim)
     yield _stage("gateway", clocks["gateway"], hops["device_to_gateway"], gateway)
     yield _stage("Kafka", clocks["kafka"], hops["gateway_to_kafka"], "appended" if clocks["kafka"] else "not known")
@@ -82,7 +84,7 @@ def _stages(message: Mapping[str, Any]) -> Iterator[str]:
         why = f": {each['in_kafka_why']}" if each["in_kafka_why"] else ""
         yield from _field("in Kafka", f"{place}: {each['in_kafka']}{why}")
     if any(milliseconds is not None and milliseconds < 0 for milliseconds in hops.values()):
-        yield from _field("clocks", "a negative hop means that the two clocks differ by at least so much")
+        yield from _field("clocks", "a negative hop means that the two clocks differ by at least that much")
 
 
 def _stage(name: str, at: str | None, milliseconds: float | None, what: str) -> str:
@@ -120,7 +122,7 @@ def _reading(reading: Mapping[str, Any]) -> str:
 
 
 def _letter(letter: Mapping[str, Any]) -> str:
-    # Whole: what stands at the end of them is mostly the place of the fault.
+    # Not shortened: their end is mostly the place of the fault.
     where = f" at {clean(letter['path'])}" if letter["path"] else ""
     got = f", got {clean(letter['got'])}" if letter["got"] is not None else ""
     wanted = f", wanted {clean(letter['wanted'])}" if letter["wanted"] is not None else ""
@@ -135,7 +137,7 @@ def _explain(letter: Mapping[str, Any]) -> str:
 
 def _minute(minute: Mapping[str, Any] | None) -> Iterator[str]:
     if minute is None:
-        yield from _field("ledger", "has no row of its minute (yet)")
+        yield from _field("ledger", "no row of its minute (yet)")
         return
     parts = ("stored", "dead_lettered", "ignored", "duplicate")
     balance = " + ".join(f"{minute[part]} {part.replace('_', '-')}" for part in parts)

@@ -38,7 +38,7 @@ def trace_device(settings: Settings, device: str, last: int, *, look: LookUp = l
         look: how Kafka is asked.
 
     Raises:
-        UnavailableError: there are no tables, or none of them knows the device.
+        UnavailableError: there are no tables, or none of them has the device.
     """
     root = settings.lake.root
     if not is_text(device):

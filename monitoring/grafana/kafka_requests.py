@@ -19,7 +19,9 @@ def request_panels() -> list[Panel]:
             Query(rate(f"{_REQUESTS}_totaltimems_count", "request"), "{{request}}"),
         ),
         _times("Produce", "the gateway acknowledges a message only after the answer"),
-        _times("FetchConsumer", "this includes waiting for new data, so half a second is normal while nothing comes in"),
+        _times(
+            "FetchConsumer", "this includes waiting for new data, so half a second is normal while nothing comes in"
+        ),
         timeseries(
             "Error rate",
             "Answers with an error, by request and error. NONE (no error) is left out.",

@@ -1,4 +1,4 @@
-"""What came into the landed tables and `ledger` since a version, for derivations that share one look and one scan.
+"""Changes of the landed tables and of `ledger` since a version, for derivations that share one look and one scan.
 
 Rows that landed are news. Rows that a request changed (`correct`, `erase`) are not: their devices are named instead. Rows
 that landed before their device was erased are left out, whoever reads their files.
@@ -25,14 +25,14 @@ __all__ = [
 ]  # fmt: skip
 
 SMALL_ROWS: Final = 200_000
-"""Up to this many rows one task does the work: exchanging few rows costs more than a second task saves."""
+"""Rows up to which one task does the work: exchanging few rows costs more than a second task saves."""
 _KEPT_VERSIONS: Final = 500
 
 READING_COLUMNS: Final = (
     "device", "metric", "value", "text", "unit", "event_time", "device_time", "received_at", "landed_at", "boot", "seq",
     "index", "flags", "offset", "gateway", "gateway_epoch", "message_number", "retained", "waited_since",
 )  # fmt: skip
-"""What ledger, latest and devices read of `readings` together."""
+"""Columns of `readings` that ledger, latest and devices read together."""
 DUPLICATE_COLUMNS: Final = ("device", "received_at", "landed_at", "gateway", "gateway_epoch", "message_number", "whole")
 DEAD_LETTER_COLUMNS: Final = (
     "reason", "stage", "device", "received_at", "profile", "gateway", "offset", "source_topic", "gateway_epoch",
@@ -42,14 +42,14 @@ DEAD_LETTER_COLUMNS: Final = (
 
 @dataclass(slots=True)
 class News:
-    """What one table's log says since a version.
+    """Changes of one table since a version, from its log.
 
     Attributes:
-        upto: the newest version that is told of here.
+        upto: the newest version that is described here.
         groups: landed files, each with the hashes of devices that were erased after it landed.
-        corrected: devices of whom rows were changed or taken away by a correction.
+        corrected: devices with rows that a correction changed or deleted.
         erased: hashes of devices that were erased.
-        whole: the groups are all files of the table, because the log tells no more since when.
+        whole: the groups are all files of the table, because the log no longer says since when.
     """
 
     upto: int
@@ -65,17 +65,17 @@ class News:
 
     @property
     def rows(self) -> int:
-        """Their rows."""
+        """Number of landed rows."""
         return sum(file.rows or 0 for file in self.files)
 
     @property
     def is_empty(self) -> bool:
-        """Nothing that changes a derived table."""
+        """True if nothing changes a derived table."""
         return not (self.whole or self.groups or self.corrected or self.erased)
 
 
 def hash_of(device: str) -> str:
-    """How the requests name a device that must not be named any more: SHA-256 of its id."""
+    """Return the name of a device in requests that must not name it: SHA-256 of its id."""
     return hashlib.sha256(device.encode()).hexdigest()
 
 
@@ -137,7 +137,7 @@ class Log:
         del self._recent[:-_KEPT_VERSIONS]
 
     def news(self, after: int | None) -> News:
-        """What came after a version; everything there is where that cannot be told, or nothing was seen yet (None)."""
+        """Return the changes after a version; all rows if the log cannot tell, or if nothing was read yet (None)."""
         if after == self.version:
             return News(self.version)
         found = None if after is None else self._news_after(after)
@@ -165,7 +165,7 @@ class Log:
 
     def _changes_after(self, after: int) -> list[Change]:
         if after > self.version:
-            raise LogExpired(after)  # the table was made anew
+            raise LogExpired(after)  # the table was recreated
         known = [change for change in self._recent if change.version > after]
         if known and known[0].version == after + 1:
             return known
@@ -186,7 +186,7 @@ class Arrivals:
         self._every, self._due_at, self._is_due = every_seconds, 0.0, False
 
     def begin(self) -> bool:
-        """Whether a pass is due; who asks first decides it for all until `release`."""
+        """Return whether a pass is due; the first caller decides for all until `release`."""
         now = time.monotonic()
         if not self._is_due and now >= self._due_at:
             self._is_due, self._due_at = True, now + self._every
@@ -197,7 +197,7 @@ class Arrivals:
         self._due_at = 0.0
 
     def look(self) -> None:
-        """Look at all logs, once a pass: until `release` everybody is told of the same versions."""
+        """Look at all logs, once a pass: until `release` every caller gets the same versions."""
         if self._looked:
             return
         self._looked = True
@@ -205,7 +205,7 @@ class Arrivals:
             log.look()
 
     def rows(self, log: Log, news: News, columns: Sequence[str]) -> "DataFrame | None":
-        """These columns of the landed rows; None where there are no files."""
+        """Return these columns of the landed rows; None if there are no files."""
         parts = []
         for files, hashes in news.groups:
             part = rows_of(self._spark, self._root, log.table, files).select(*columns)
@@ -218,7 +218,7 @@ class Arrivals:
         return gathered(rows, news.rows)
 
     def readings_rows(self, news: News, columns: Sequence[str]) -> "DataFrame | None":
-        """Like `rows` for readings; kept in memory for the next who asks for the same files with the same columns."""
+        """Return rows of readings like `rows`; kept in memory for the next caller with the same files and columns."""
         if news.whole or news.rows > SMALL_ROWS:
             return self.rows(self.readings, news, columns)
         key = (str(news.upto), *columns, *(file.path for file in news.files), *(h for _, hs in news.groups for h in hs))
@@ -252,5 +252,5 @@ def without(rows: "DataFrame | None", hashes: Iterable[str]) -> "DataFrame | Non
 
 
 def gathered(rows: "DataFrame", count: int) -> "DataFrame":
-    """In one partition where the rows are few: nothing that follows exchanges them."""
+    """Return the rows in one partition if they are few, so that later steps exchange nothing."""
     return rows.coalesce(1) if count <= SMALL_ROWS else rows

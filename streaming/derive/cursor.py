@@ -1,4 +1,4 @@
-"""How far a derived table has seen the tables that it is derived from: in the metadata of its own commits.
+"""Cursor of a derived table: how far it has read its source tables, kept in the metadata of its own commits.
 
 Rows and cursor are one atomic commit, so a crash between two commits neither repeats nor skips a change.
 """
@@ -19,7 +19,7 @@ def encode_cursor(seen: dict[str, Any]) -> str:
 
 
 def read_cursor(root: str, table: str) -> dict[str, Any] | None:
-    """What the table's newest commit of ours has seen; None where there is none (a new table, or one to be made anew)."""
+    """Return the cursor of the table's newest own commit; None if it has none (a new table, or one to be rebuilt)."""
     from lakehouse.catalog import newest_commits, open_table
 
     found = (metadata_of(commit).derived for commit in newest_commits(open_table(root, table)))

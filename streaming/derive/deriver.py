@@ -24,7 +24,7 @@ class Derivation(Protocol):
     def run(self) -> bool:
         """Take in what was committed since the table's own cursor; False where there was nothing new.
 
-        Guarantee: rows and cursor are one commit; killed anywhere, the next run goes on as if it had not been.
+        Guarantee: rows and cursor are one commit; killed anywhere, the next run continues as if it had not been.
         """
         ...
 
@@ -36,7 +36,7 @@ class Deriver:
         self._derivations = derivations
 
     def run_pass(self) -> bool:
-        """One pass over all; whether any had news.
+        """Run one pass over all; return whether any had changes.
 
         Raises:
             RetryableError: some failed; the others ran.

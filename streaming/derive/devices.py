@@ -1,9 +1,9 @@
-"""Keeps `devices`: when each was heard first and last, why it was refused last, how its clock runs, how often it sends.
+"""Keeps `devices`: first and last message, last rejection, clock skew and sending interval of each device.
 
 What is learned is smoothed from pass to pass, so it depends a little on how the passes fell:
 
 - `clock_skew_ms`: per live message the newest time that the device claims, minus received_at; the median over the messages of
-  a pass; the known value moves `SMOOTHING` of the way to it. So buffered history in a message is no slow clock. A message is
+  a pass; the known value moves `SMOOTHING` of the way to it. So buffered history is not a slow clock. A message is
   live where the time that it claims went on as fast as the gateway's clock since the message before, within a factor of
   `PACE`: a device that sends what it stored claims hours within seconds. What the broker kept is not live either. A pass in
   which most steps of a device's time are none of live messages says nothing of its clock.
@@ -127,7 +127,7 @@ _SKEW: Final = (
 
 
 def _told(messages: "DataFrame", known: "DataFrame | None") -> "DataFrame":
-    """What new messages say of each device; its last claim that is known stands before them."""
+    """Return the facts of new messages per device; the device's last known claim comes before them."""
     from pyspark.sql import functions as F
 
     rows = messages.withColumn("is_new", F.lit(True))
@@ -195,7 +195,7 @@ def _merged(parts: "DataFrame", now: datetime) -> "DataFrame":
         "last_device_time_at": F.col("claim.received"),
         "clock_skew_ms": F.expr(f"coalesce(round(known_skew + (skew - known_skew) * {SMOOTHING}D), skew, known_skew)"),
         "interval_learned_s": F.expr(f"coalesce(IF(sample > 0, {interval}, NULL), known_interval, sample)"),
-        # A constant that is another one in each pass would have the code compiled anew.
+        # A constant that differs in each pass would make Spark compile the code again.
         "updated_at": F.expr(
             "IF(known_at IS NOT NULL AND first_new IS NULL AND last_seen <= known_last "
             "AND sequence_restarted_at <=> known_restarted_at, known_at, "
@@ -215,7 +215,7 @@ class DevicesDerivation:
         self._own = OwnTable(writer, DEVICES)
 
     def run(self) -> bool:
-        """One pass; False where nothing was heard."""
+        """Run one pass; return False if no message came."""
         try:
             return self._arrivals.begin() and self._run()
         finally:

@@ -17,7 +17,7 @@ from streaming.derive.windows import MINUTE_US, Range, Shape
 __all__ = ["Stamp", "affected", "merged", "minute_partials", "sql_text", "stored", "window_partials"]
 
 STORED, FOLDED, RECOMPUTED = 0, 1, 2
-"""What a part is: the table's own row, what new readings add to it, or what stands in its place."""
+"""Kinds of parts: the table's own row, the addition of new readings, and the replacement of the row."""
 
 # The years 1700 to 2261: what a reader that counts nanoseconds can show; no sensor measured anything outside.
 _FIRST_US, _LAST_US = -8_520_336_000_000_000, 9_214_646_400_000_000
@@ -28,7 +28,7 @@ _NO_WATERMARK: Final = -(2**62)
 def minute_partials(
     readings: DataFrame, *, excluded: Sequence[str], skew_us: int, one_task: bool, count_retained: bool = False
 ) -> DataFrame:
-    """What the readings of each device, metric and minute come to.
+    """Aggregate the readings of each device, metric and minute.
 
     Args:
         readings: rows of `readings`.
@@ -91,7 +91,7 @@ def stored(rows: DataFrame) -> DataFrame:
 class Stamp:
     """The watermark and the time of a write as expressions whose value does not become part of the generated code.
 
-    A plain literal does, and every pass would compile its code anew.
+    A plain literal does, and every pass would compile its code again.
     """
 
     def __init__(self, watermark: int | None, now: int) -> None:
@@ -100,7 +100,7 @@ class Stamp:
 
 
 def affected(ranges: Sequence[Range], shape: Shape) -> Column:
-    """Whether a part (device, start) is of a window that overlaps any of these ranges."""
+    """Return whether a part (device, start) is of a window that overlaps any of these ranges."""
     found = F.lit(False)
     for each in ranges:
         inside = (F.col("start") > each.low - shape.length) & (F.col("start") <= each.high)
@@ -118,7 +118,7 @@ def merged(
         parts: all parts of the windows, in one task where the result shall be.
         shape: the table's windows.
         stamp: watermark and time of the write.
-        replaced: True for parts of windows whose RECOMPUTED parts stand in place of all others; a window that has none is
+        replaced: True for parts of windows whose RECOMPUTED parts replace all others; a window that has none is
             left out, one that comes to the same as before stays as it is.
         kept_before: of the replaced windows that begin before it, those that know more readings than are left stay.
     """
@@ -146,7 +146,7 @@ def merged(
         *_named(totals | rest | before | {"replaced": "max(replaced)"})
     )
     same = " AND ".join(f"{name} <=> was_{name}" for name in _VALUES if name != "sum")
-    # Adding in another order may give another last bit: that is no correction.
+    # Adding in another order may give another last bit: that is not a correction.
     same = f"{same} AND (sum <=> was_sum OR abs(sum - was_sum) <= 1e-9 * greatest(abs(min), abs(max)) * count)"
     more = "false" if kept_before is None else f"start < {kept_before}L AND coalesce(count, 0) < was_count"
     chosen = grouped.selectExpr("*", f"replaced AND coalesce(({same}) OR ({more}), false) AS stays").selectExpr(

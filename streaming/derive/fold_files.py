@@ -35,7 +35,7 @@ class LiveFiles:
         try:
             for change in changes(self._root, self._name, after=self.version, upto=upto):
                 if not change.added and not change.removed:
-                    # Rows were arranged anew, or nothing was: the log's own summary says which files are live.
+                    # Rows were rearranged, or nothing was: the log's own summary says which files are live.
                     self._load()
                     break
                 for file in change.removed:
@@ -59,7 +59,7 @@ class LiveFiles:
         return list(found.values())
 
     def spans(self, files: Iterable[DataFile]) -> list[Span]:
-        """Between which moments the windows of these live files begin."""
+        """Return the range of times at which the windows of these live files begin."""
         return [self._days[day_of(file)][file.path][1] for file in files]
 
     def after(self, moment: int) -> list[DataFile]:

@@ -1,7 +1,7 @@
 """Keeps `latest`: the newest reading of each device and metric, by event_time; the later arrival among equals.
 
 An event_time far ahead of its receipt counts as `received_at + AHEAD` here: a clock that once ran ahead does not hold the
-row for years. The row itself keeps the event_time as it stands in `readings`. Retained messages, which the broker replays and
+row for years. The row itself keeps the event_time from `readings`. Retained messages, which the broker replays and
 which may be old, do not count unless a setting says so.
 
 `stale_since` is of a device: its newest reading of any metric is older than five of its usual intervals, as `devices` learned
@@ -76,7 +76,7 @@ def latest_rows(
 
 
 def _with_stale(rows: "DataFrame", devices: "DataFrame | None", now: "Column") -> "DataFrame":
-    """With `stale_since`. Intervals come in as rows of their own, so that nothing is exchanged for a join."""
+    """Add `stale_since`. Intervals come in as rows of their own, so that no exchange is needed for a join."""
     from pyspark.sql import functions as F
 
     rows = rows.withColumn("interval", F.lit(None).cast("double"))
@@ -100,7 +100,7 @@ def _with_stale(rows: "DataFrame", devices: "DataFrame | None", now: "Column") -
 
 
 def next_stale(latest: "pa.Table", devices: "pa.Table") -> datetime | None:
-    """When the next value goes stale that is not stale yet; None where all are, or there is none."""
+    """Return the time at which the next value goes stale; None if all are stale, or there is none."""
     at = ArrowSql().query(_NEXT_STALE, latest=latest, devices=devices)["at"][0].as_py()
     return None if at is None else datetime.fromtimestamp(at, UTC)
 
@@ -119,7 +119,7 @@ class LatestDerivation:
         self._looked_at = datetime.min.replace(tzinfo=UTC)
 
     def run(self) -> bool:
-        """One pass; False where nothing landed, nothing was corrected and nothing has gone stale."""
+        """Run one pass; return False if nothing landed, was corrected or went stale."""
         if not self._arrivals.begin():
             return False
         self._own.refresh()
@@ -157,7 +157,7 @@ class LatestDerivation:
         return rows_of(self._writer.spark, self._writer.root, DEVICES, files) if files else None
 
     def _goes_stale(self) -> bool:
-        """Whether a value has gone stale since the last write; files are read once for each write, without Spark."""
+        """Return whether a value has gone stale since the last write; files are read once for each write, without Spark."""
         now = self._now()
         if self._stale_at is None or now - self._looked_at >= LOOK_AGAIN:
             self._stale_at, self._looked_at = self._next_stale(), now

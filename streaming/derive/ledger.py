@@ -1,4 +1,4 @@
-"""Keeps `ledger`: what became of the messages of each device and minute, from outcomes and the landed tables.
+"""Keeps `ledger`: the fate of the messages of each device and minute, from outcome records and the landed tables.
 
 A book of arrivals: a correction of readings changes no row of it, and an erased device is erased from it. An outcome that comes
 later, and counts what the device sent until then, does not bring it back.
@@ -54,7 +54,7 @@ __all__ = ["LedgerDerivation"]
 logger = logging.getLogger("tidegate.streaming.ledger")
 
 YOUNG: Final = timedelta(minutes=15)
-"""So long a row waits for the outcomes of its messages. One that comes later still counts them, and once."""
+"""Time that a row waits for the outcomes of its messages. A later outcome still counts them, once."""
 
 
 class LedgerDerivation:
@@ -70,7 +70,7 @@ class LedgerDerivation:
         self._unbalanced: tuple[list[str], list[tuple[datetime, int]]] = ([], [])
 
     def run(self) -> bool:
-        """One pass; False where there was nothing to take in or to settle."""
+        """Run one pass; return False if there was nothing to take in or to settle."""
         if not self._arrivals.begin():
             return False
         self._own.refresh()
@@ -134,7 +134,7 @@ class LedgerDerivation:
         return topic_ids(self._writer.kafka, [name]).get(name)
 
     def _starts(self, cursor: LedgerCursor, ends: dict[int, int], topic: str | None) -> dict[int, int]:
-        """Where to read on; what Kafka's retention deleted unread is told, and its messages are counted from their records."""
+        """Return the offsets to read from. Outcomes that Kafka deleted unread are logged; their records count instead."""
         starts = cursor.starts(ends, topic)
         if self._checked or starts == ends:
             return starts
@@ -142,7 +142,8 @@ class LedgerDerivation:
         reached = {part: min(max(start, begin.get(part, 0)), ends[part]) for part, start in starts.items()}
         if reached != starts and self._own.cursor is not None:
             logger.warning(
-                "Kafka deleted %d records of %s before the ledger read them: messages of that time count as what is stored.",
+                "Kafka deleted %d records of %s before the ledger read them; the ledger counts messages of that time from the "
+                "stored rows.",
                 sum(reached.values()) - sum(starts.values()),
                 self._writer.topics.outcomes,
             )
@@ -159,7 +160,7 @@ class LedgerDerivation:
         return {topic: end_offsets(self._writer.kafka, topic) for topic in self._writer.topics.names}
 
     def _landed(self) -> Offsets:
-        """Where the landing's last finished batch ended: the tables have all of it."""
+        """Return the end of the landing's last finished batch: the tables hold all of it."""
         path = self._writer.settings.checkpoint
         if is_local(path):
             return LocalCheckpoint(to_path(path)).next_offsets() or {}
@@ -220,7 +221,7 @@ class LedgerDerivation:
                 merged.unpersist()
 
     def _landed_rows(self, landings: "_Landings") -> "Iterator[tuple[News, DataFrame | None, _Facts]]":
-        """What landed in each table, without erased devices, and the function that makes facts of it."""
+        """Yield the rows landed in each table, without erased devices, and the function that makes facts of them."""
         arrivals, erased = self._arrivals, self._own.erased
         late_us = int(self._writer.settings.watermark_delay_seconds * 1_000_000)
         topic = self._writer.topics.readings
@@ -240,7 +241,7 @@ class LedgerDerivation:
         return ends
 
     def _show_balance(self) -> None:
-        """How many messages the rows of the last day do not account for; files are read once, and only those with any."""
+        """Set the metric of unaccounted messages of the last day; files are read once, and only those with any."""
         files = unbalanced_files(self._own.files.values())
         paths = [file.path for file in files]
         if paths != self._unbalanced[0]:
@@ -285,7 +286,7 @@ _Facts = Callable[["DataFrame", Settling], "DataFrame"]
 
 @dataclass(frozen=True, slots=True)
 class _Landings:
-    """What landed in the three tables since the cursor; of a recount everything from `day` on."""
+    """Rows landed in the three tables since the cursor; for a recount, everything from `day` on."""
 
     readings: News
     letters: News

@@ -1,4 +1,4 @@
-"""How far the ledger has seen, and what of it can be settled by that; kept in the metadata of its own commits."""
+"""The ledger's progress, and the rows that can be settled by it; kept in the metadata of its own commits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ __all__ = ["LedgerCursor", "reaches"]
 
 @dataclass(slots=True)
 class LedgerCursor:
-    """What the ledger has seen: versions, offsets of the outcomes, the numbers of each epoch; and what is to be settled.
+    """Progress of the ledger: versions, offsets of the outcomes, the numbers of each epoch, and the rows to settle.
 
     `holes` are the ranges before the last numbers that no outcome counts. `copies_known` is False where the version that
     wrote the cursor did not count copies. `topic` is Kafka's id of the topic that the offsets are of; None where an older
@@ -35,7 +35,7 @@ class LedgerCursor:
 
     @classmethod
     def of(cls, found: Mapping[str, Any] | None) -> "LedgerCursor":
-        """As `encode` wrote it; of a ledger that has seen nothing where there is none."""
+        """Read what `encode` wrote; without it, return the cursor of a new ledger."""
         if found is None:
             return cls()
         return cls(
@@ -53,22 +53,22 @@ class LedgerCursor:
         )
 
     def differs(self, ends: Mapping[int, int]) -> bool:
-        """Whether the outcomes end elsewhere than where they were read to; before that, where a power cut took some."""
+        """Return whether the outcomes end elsewhere than where reading ended; also earlier, where a power cut took some."""
         return any(self.outcomes.get(part, 0) != end for part, end in ends.items())
 
     def starts(self, ends: Mapping[int, int], topic: str | None) -> dict[int, int]:
-        """Where to read on in the topic of this id: at 0 only where it was made anew, so that nothing is counted twice."""
+        """Return the offsets to read from in the topic with this id: 0 only if it was recreated, so that nothing counts twice."""
         is_same = topic is None or self.topic in (None, topic)
         return {part: min(self.outcomes.get(part, 0), end) if is_same else 0 for part, end in ends.items()}
 
     def may_settle(self, landed: Offsets, young: datetime) -> bool:
-        """Whether unsettled rows can be settled without any news: the landing has come up, or notes grew old."""
+        """Return whether unsettled rows can be settled without changes: the landing has caught up, or notes grew old."""
         if not self.has_landed(landed):
             return False
         return any(minute < young or not self.all_landed for minute in self.unsettled)
 
     def has_landed(self, landed: Offsets) -> bool:
-        """Whether all records of the messages that the outcomes up to here count have landed by now."""
+        """Return whether all records of the messages that the outcomes up to here count have landed."""
         return self.all_landed or reaches(landed, self.ends)
 
     def landed_upto(self, before: "LedgerCursor", settling: Settling) -> Mapping[str, Mapping[str, int]]:
@@ -76,7 +76,7 @@ class LedgerCursor:
         return self.upto if settling.all_landed else before.upto if settling.older_landed else {}
 
     def forget(self, kept: dict[str, dict[str, int]]) -> None:
-        """Know only these epochs any more."""
+        """Forget all epochs but these."""
         self.upto = kept
         self.holes = {
             gateway: {epoch: ranges for epoch, ranges in epochs.items() if epoch in kept.get(gateway, {})}
@@ -84,7 +84,7 @@ class LedgerCursor:
         }
 
     def encode(self) -> dict[str, Any]:
-        """As it stands in the metadata of a commit."""
+        """Return the entry for the metadata of a commit."""
         return {
             "readings": self.readings,
             "dead_letters": self.dead_letters,
@@ -100,7 +100,7 @@ class LedgerCursor:
 
 
 def reaches(landed: Offsets, ends: Offsets) -> bool:
-    """Whether the landing has come to these ends, in every partition."""
+    """Return whether the landing has come to these ends, in every partition."""
     return all(
         landed.get(topic, {}).get(part, 0) >= end for topic, parts in ends.items() for part, end in parts.items()
     )

@@ -15,7 +15,7 @@ KEPT_EPOCHS: Final = 64
 """Connections of gateways whose last number is remembered, once all that they counted has landed."""
 
 MOST_HOLES: Final = 64
-"""Of one connection; of more the oldest are forgotten, as if they were counted."""
+"""Ranges kept per connection; of more, the oldest are forgotten, as if they were counted."""
 
 Holes = dict[str, dict[str, list[list[int]]]]
 """gateway -> epoch -> ranges (first, last) that no outcome counts."""
@@ -45,7 +45,7 @@ def holes_after(holes: Holes, upto: Mapping[str, Mapping[str, int]], counted: Co
 
 
 def _cut(hole: list[int], first: int, last: int) -> list[list[int]]:
-    """What is left of a hole without this range."""
+    """Return the rest of a hole without this range."""
     parts = [[hole[0], min(hole[1], first - 1)], [max(hole[0], last + 1), hole[1]]]
     return [part for part in parts if part[0] <= part[1]] if first <= hole[1] and last >= hole[0] else [hole]
 

@@ -4,7 +4,7 @@ Facts of a device and minute come from four sources and are sums, so that they c
 - outcomes: what the gateway counted (`accepted`, `shared`, `counted_dead`, `ignored`, …);
 - `readings`: messages with rows (`stored`), `late` ones;
 - `duplicates`: messages of which nothing was stored (`copies`);
-- `dead_letters`: messages that the gateway refused as a whole (`letters`), and what Spark refused: copies whose content
+- `dead_letters`: messages that the gateway rejected as a whole (`letters`), and Spark's rejections: copies whose content
   differs (`conflicting`) and records that it cannot read (`spark_refused`).
 
 A message is named by (gateway, epoch, number) and is counted by the outcome whose range holds its number. One that no
@@ -19,7 +19,7 @@ comes, or its gateway died before it could count, and then the record itself is 
                 = received - stored - dead_lettered - ignored - duplicate, once the row is settled
 
 so `unaccounted` is 0 where nothing went wrong, above 0 where messages or their dead letters are lost, below 0 where more
-is stored than came. It is null where nobody counted the copies or the letters: rows that an older version wrote, and what
+is stored than came. It is null where the copies or the letters were not counted: rows that an older version wrote, and what
 the first pass after it found. There the difference is called `duplicate`, what is stored above `accepted` is called
 `shared`, and dead_lettered is what outcomes count, as before.
 """
@@ -51,7 +51,7 @@ SUMS: Final = (
     "gap", "reordered", "restarts", "retained", "tail_stored", "tail_copies", "tail_dead", "tail_partial", "spark_refused",
 )  # fmt: skip
 KEPT: Final = ("stored", "late", "tail_stored")
-"""What a recount of a device whose readings a correction deleted finds too little of: `kept_…` is what the row had."""
+"""Columns that a recount undercounts after a correction deleted readings of the device: `kept_…` is the row's value."""
 _MOST: Final = (
     "sequenced", "fresh", "touched", "unknown", "was_settled", "was_updated_at", *(f"kept_{name}" for name in KEPT),
 )  # fmt: skip
@@ -68,7 +68,7 @@ Holes = Mapping[str, Mapping[str, Sequence[Sequence[int]]]]
 
 
 class Settling:
-    """What decides whether a row is settled, and which messages outcomes have counted.
+    """Facts that decide whether a row is settled, and which messages outcomes have counted.
 
     Args:
         upto: gateway -> epoch -> last number counted.
@@ -109,7 +109,7 @@ class Settling:
 
     @property
     def may_settle(self) -> bool:
-        """Whether rows that no outcome of this pass counts in can be settled."""
+        """True if rows that no outcome of this pass counts in can be settled."""
         return self.all_landed or self.older_landed
 
     def now(self) -> "Column":
@@ -117,11 +117,11 @@ class Settling:
         return _moving(self._now)
 
     def young(self) -> "Column":
-        """The oldest moment that is young."""
+        """The oldest moment that counts as young."""
         return _moving(self._young)
 
     def is_unknown(self) -> "Column":
-        """Whether nobody can tell what became of the row's messages that are missing."""
+        """Return whether the fate of the row's missing messages cannot be known."""
         from pyspark.sql import functions as F
 
         if not self._copies_known:
@@ -132,7 +132,7 @@ class Settling:
         return is_uncertain
 
     def is_erased(self) -> "Column":
-        """Whether the row is of a device and minute of which all that had come by then was erased."""
+        """Return whether all messages of the row's device and minute up to then were erased."""
         from pyspark.sql import functions as F
 
         if not self.erased:
@@ -141,7 +141,7 @@ class Settling:
         return F.coalesce(F.unix_micros("minute") <= until[F.sha2(F.col("device").cast("binary"), 256)], F.lit(False))
 
     def is_counted(self, gateway: "Column", epoch: "Column", number: "Column") -> "Column":
-        """Whether an outcome counts the message, of the epochs that are in `upto`."""
+        """Return whether an outcome counts the message, of the epochs that are in `upto`."""
         from pyspark.sql import functions as F
 
         last = F.from_json(F.lit(self._upto), "map<string, map<string, bigint>>")[gateway][epoch.cast("string")]
@@ -151,7 +151,7 @@ class Settling:
         return F.coalesce(number <= last, F.lit(False)) & ~F.coalesce(in_hole, F.lit(False))
 
     def is_forgotten(self, gateway: "Column", epoch: "Column") -> "Column":
-        """Whether all that came in the epoch was counted once, as far as it is known."""
+        """Return whether all messages of the epoch were counted once, as far as it is known."""
         from pyspark.sql import functions as F
 
         known = F.from_json(F.lit(self._upto), "map<string, map<string, bigint>>")[gateway][epoch.cast("string")]
@@ -159,7 +159,7 @@ class Settling:
         return F.coalesce(known.isNull() & (epoch < before), F.lit(False))
 
     def is_given_up(self, gateway: "Column", epoch: "Column", landed_at: "Column") -> "Column":
-        """Whether no outcome can count the message any more: those of a connection come before those of the next."""
+        """Return whether no outcome can count the message any more: those of a connection come before those of the next."""
         from pyspark.sql import functions as F
 
         newest = F.from_json(F.lit(self._newest), "map<string, bigint>")[gateway]
@@ -168,7 +168,7 @@ class Settling:
 
 
 def _moving(moment: datetime) -> "Column":
-    """A constant that is another one in each pass: as a plain literal it would have the code compiled anew."""
+    """Return a constant that differs in each pass: as a plain literal it would make Spark compile the code again."""
     from pyspark.sql import functions as F
 
     us = int(moment.timestamp() * 1_000_000)
@@ -176,7 +176,7 @@ def _moving(moment: datetime) -> "Column":
 
 
 def stored_facts(readings: "DataFrame", settling: Settling, late_after_us: int) -> "DataFrame":
-    """Of rows of `readings`: one message per (device, gateway, epoch, number); all its rows landed in one commit.
+    """Return facts of rows of `readings`: one message per (device, gateway, epoch, number), whose rows landed in one commit.
 
     A message whose rows are there twice counts twice. `late_after_us`: a message is late with a reading whose event_time is
     this much older than received_at, or more.
@@ -206,7 +206,7 @@ def stored_facts(readings: "DataFrame", settling: Settling, late_after_us: int) 
 
 
 def copied_facts(duplicates: "DataFrame", settling: Settling) -> "DataFrame":
-    """Of rows of `duplicates`: messages of which nothing was stored for their device."""
+    """Return facts of rows of `duplicates`: messages of which nothing was stored for their device."""
     from pyspark.sql import functions as F
 
     message = ("device", "gateway", "gateway_epoch", "message_number", "received_at")
@@ -222,10 +222,10 @@ def copied_facts(duplicates: "DataFrame", settling: Settling) -> "DataFrame":
 
 
 def refused_facts(dead_letters: "DataFrame", settling: Settling, readings_topic: str) -> "DataFrame":
-    """Of rows of `dead_letters`: those of the gateway, and records that Spark refused.
+    """Return facts of rows of `dead_letters`: rejections of the gateway, and records that Spark could not read.
 
     A dead letter of a whole message has the device that the outcome counts the message for; one that is there twice counts
-    twice. What Spark refused was accepted by the gateway. Where it is a record that nobody can read, its message has no
+    twice. Spark's rejections were accepted by the gateway. If a record cannot be read, its message has no
     name here.
     """
     from pyspark.sql import functions as F
@@ -243,7 +243,7 @@ def refused_facts(dead_letters: "DataFrame", settling: Settling, readings_topic:
         F.count_if(~F.col("partial")).alias("times"),
         F.max("landed_at").alias("landed_at"),
     )
-    # A copy that Spark refused is noted as what it is in `duplicates`.
+    # A copy that Spark rejected is noted as its kind in `duplicates`.
     kind = F.expr("CASE WHEN by_spark THEN NULL WHEN is_part THEN 'p' ELSE 'd' END")
     judged = _judged(messages, settling, kind)
     return _facts(
@@ -265,7 +265,7 @@ def _minute() -> "Column":
 
 
 def _judged(messages: "DataFrame", settling: Settling, kind: "Column") -> "DataFrame":
-    """With `minute`, `is_lost` (no outcome counts it, and none will) and `entry` (a note that it is not counted yet)."""
+    """Add `minute`, `is_lost` (no outcome counts it, and none will) and `entry` (a note that it is not counted yet)."""
     from pyspark.sql import functions as F
 
     gateway, epoch, number = F.col("gateway"), F.col("gateway_epoch"), F.col("message_number")
@@ -282,7 +282,7 @@ def _judged(messages: "DataFrame", settling: Settling, kind: "Column") -> "DataF
 
 
 def counted_facts(sums: "DataFrame") -> "DataFrame":
-    """Of the sums of outcomes (streaming/derive/outcomes.py)."""
+    """Return facts of the sums of outcomes (streaming/derive/outcomes.py)."""
     from pyspark.sql import functions as F
 
     known = sums.where("minute IS NOT NULL").drop("gateway", "epoch", "first", "upto", "records")
@@ -290,7 +290,7 @@ def counted_facts(sums: "DataFrame") -> "DataFrame":
 
 
 def own_facts(rows: "DataFrame", *, only_counted: bool = False, deleted_from: Collection[str] = ()) -> "DataFrame":
-    """Of rows of the ledger itself.
+    """Return facts of rows of the ledger itself.
 
     Args:
         rows: of the ledger.
@@ -301,7 +301,7 @@ def own_facts(rows: "DataFrame", *, only_counted: bool = False, deleted_from: Co
 
     facts = rows.withColumnsRenamed({"settled": "was_settled", "updated_at": "was_updated_at"})
     facts = facts.withColumn("unknown", F.expr("CAST(copies IS NULL OR letters IS NULL AS INT)"))
-    # What an older version called shared is found again as what is stored above `accepted`.
+    # The older version's `shared` is what is stored above `accepted`.
     facts = facts.withColumn("shared", F.expr("IF(unknown = 1, NULL, shared)"))
     if only_counted:
         is_kept = F.col("device").isin(sorted(deleted_from))
@@ -400,7 +400,7 @@ def _balance(unknown: str) -> "dict[str, Column]":
     from pyspark.sql import functions as F
 
     counted = "(stored - u_stored)"
-    # Notes of kind x are of an older version: Spark refused them, and no outcome counts them.
+    # Notes of kind x are of an older version: Spark rejected them, and no outcome counts them.
     refused_old = "(spark_refused + conflicting - size(filter(open, n -> n LIKE 'x:%')))"
     missing_old = f"greatest(0L, accepted - {counted})"
     named, missing = "least(conflicting, copies)", f"(accepted + shared - {counted} - (copies - u_copies))"

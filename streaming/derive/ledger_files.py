@@ -1,4 +1,4 @@
-"""Which days and minutes files are of, and how the ledger's rows are divided into files by minute."""
+"""Days and minutes of files, and the division of the ledger's rows into files by minute."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -25,7 +25,7 @@ def day_of(file: DataFile) -> str:
 
 
 def oldest_day(news: News) -> str:
-    """Of the landed files; empty where there are none."""
+    """Return the oldest day of the landed files; empty if there are none."""
     return min((day_of(file) for file in news.files), default="")
 
 
@@ -58,7 +58,7 @@ def _floor(at: datetime) -> datetime:
 
 
 def cuts_of(replaced: list[DataFile], minutes: set[datetime]) -> list[datetime]:
-    """Where the rows are divided into files: as the files were before, and before the newest minutes once there are many."""
+    """Return the minutes that divide the rows into files: as before, and before the newest minutes once there are many."""
     lows = {low for file in replaced if (low := as_utc(file.low.get("minute"))) is not None}
     cuts = lows - {min(lows)} if lows else set()
     newest = max(

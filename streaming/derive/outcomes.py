@@ -1,6 +1,6 @@
-"""What the gateways counted, read from Kafka by Spark as a batch: sums per device and minute. JVM expressions only.
+"""Counts of the gateways, read from Kafka by Spark as a batch: sums per device and minute. JVM expressions only.
 
-A record that is no outcome is counted and passed over.
+A record that is not an outcome is counted and skipped.
 """
 
 import json

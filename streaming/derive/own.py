@@ -26,7 +26,7 @@ class OwnTable:
 
     Attributes:
         files: the live files by path.
-        cursor: what the newest commit of ours has seen; None where there is none.
+        cursor: the cursor of the newest own commit; None if there is none.
         erased: hashes of devices that others erased from this table since our newest commit.
     """
 
@@ -39,7 +39,7 @@ class OwnTable:
         self._appender: Appender | None = None
 
     def refresh(self) -> None:
-        """Take in what others committed (compaction, erase); one look for a file where nobody did."""
+        """Take in foreign commits (compaction, erase); without one, this only looks for a file."""
         if self._version < 0:
             self.cursor = read_cursor(self._writer.root, self.table.name)
             self.erased = self._erased_lately()
@@ -77,7 +77,7 @@ class OwnTable:
                 append.write(rows)
             append.replace(replaced)
             seen = json.loads(json.dumps(cursor(append)))
-            self._version = -1  # a failed commit may have happened all the same: then files and cursor are read anew
+            self._version = -1  # a failed commit may have happened all the same: then files and cursor are read again
             version = append.commit(encode_cursor(seen))
         for change in changes(self._writer.root, name, after=version - 1, upto=version):
             for file in change.removed:

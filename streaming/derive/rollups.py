@@ -1,7 +1,7 @@
 """Keeps rollups_1m, rollups_5m, rollups_1h and rolling_15m equal to what `readings` holds, a pass every few seconds.
 
 A pass reads only what was committed since, as partial aggregates by minute, merges them with the rows of the windows that
-they touch, and writes those rows' files anew: rows and cursor in one commit per table. Each table has its own cursor, so
+they touch, and rewrites those rows' files: rows and cursor in one commit per table. Each table has its own cursor, so
 a crash between two of them leaves the others to go on from where they were.
 """
 
@@ -67,7 +67,7 @@ class RollupDerivation:
             self._tell(tables)
             return changed
         except BaseException:
-            # What was committed and what was not is for the tables to say.
+            # The tables say what was committed and what was not.
             self._tables = None
             raise
 
@@ -101,7 +101,7 @@ class RollupDerivation:
             found.folded = self._partials(news.files, held, small=found.small)
         if news.whole or news.ranges:
             files = table_files(self._writer.root, READINGS.name, version=news.upto)
-            # Where the log is lost nobody says what retention took.
+            # Without the log it is unknown what retention deleted.
             found.kept_before = None if news.erased else oldest_day(files) if news.whole else found.expired
             around = (
                 None
@@ -143,7 +143,7 @@ class RollupDerivation:
         return seen
 
     def _tell(self, tables: list[RollupTable]) -> None:
-        """Up to when every rollup is final: in a quiet hour it goes on though no window is open that it could close."""
+        """Set the metric of the time up to which every rollup is final; in a quiet hour it goes on although no window is open."""
         now = self._now()
         reached = [self._watermark.after(table.watermark, None, now) for table in tables]
         if known := [each for each in reached if each is not None]:

@@ -1,4 +1,4 @@
-"""What happened to `readings` since a version: files to fold in, and ranges whose windows must be made anew."""
+"""Changes of `readings` since a version: files to fold in, and ranges whose windows must be recalculated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,12 +15,12 @@ MOST_ROWS: Final = 5_000_000
 MOST_FILES: Final = 2_000
 """A pass that has more to fold takes the rest in the next one."""
 MOST_RANGES: Final = 64
-"""More of them become one per device: making a window anew that is right costs time, no truth."""
+"""Above this limit, ranges merge per device; recalculating a correct window is only slower."""
 
 
 @dataclass(slots=True)
 class News:
-    """Up to which version; `whole` where all windows are to be made anew from the table as of that version.
+    """Changes up to a version; `whole` if all windows must be recalculated from the table as of that version.
 
     `expired` is the end of the newest day whose rows retention took; `erased` where a device was erased, which leaves nothing.
     """
@@ -39,7 +39,7 @@ class News:
 
 
 def news_since(root: str, table: str, version: int | None) -> News | None:
-    """What was committed after a version; None where nothing was. `version` None is a table that has seen nothing."""
+    """Return the changes committed after a version; None if there are none. `version` is None for a new table."""
     if version is None:
         return News(newest_version(root, table), whole=True)
     news = News(version)
@@ -59,7 +59,7 @@ def holding(files: Sequence[DataFile], ranges: Sequence[Range]) -> list[DataFile
 
 
 def oldest_day(files: Sequence[DataFile]) -> int | None:
-    """Where the oldest day of receipt that a table still holds begins; retention may have taken what was older."""
+    """Return the start of the oldest day of receipt that a table still holds; retention may have deleted older ones."""
     return min((day_of(file) * DAY_US for file in files), default=None)
 
 
@@ -70,7 +70,7 @@ def _take(news: News, change: Change) -> None:
         return
     gone = {file.path for file in change.removed}
     metadata = change.metadata
-    # Rows that this pass would fold in may be in another file by now, and theirs deleted: their windows are made anew.
+    # Rows that this pass would fold in may be in another file by now, and theirs deleted: their windows are recalculated.
     news.ranges += [_file_range(file) for file in news.files if file.path in gone]
     news.files = [file for file in news.files if file.path not in gone]
     if metadata.is_retention:
@@ -107,7 +107,7 @@ def _narrowed(found: Range, named: Range) -> Range:
 
 
 def _joined(ranges: list[Range]) -> list[Range]:
-    """The same moments in as few ranges as they need."""
+    """Return the same moments in as few ranges as possible."""
     joined: list[Range] = []
     for each in sorted((r for r in ranges if r.low <= r.high), key=lambda r: (r.device or "", r.low)):
         if joined and joined[-1].device == each.device and joined[-1].high >= each.low:

@@ -1,4 +1,4 @@
-"""One rollup table: what it has seen, which of its windows are open, and how a pass's news become one commit."""
+"""One rollup table: its progress, its open windows, and the commit of a pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 __all__ = ["Pass", "RollupTable"]
 
 SMALL_ROWS: Final = 200_000
-"""Up to so many rows one task does a table's part of a pass."""
+"""Rows up to which one task does a table's part of a pass."""
 MOST_SLICES: Final = 32
 """A pass that touches more of them writes whole days."""
 UNCOMMITTED_VERSIONS: Final = 100
-"""How many versions that changed nothing here may go by before the cursor is written by itself."""
+"""Versions without a change here after which the cursor is written by itself."""
 
 
 @dataclass(slots=True)
 class Pass:
-    """What one pass brings to tables that have seen the same: partials by minute, and how far they go."""
+    """Input of one pass for tables with the same cursor: partials by minute, and how far they go."""
 
     upto: int
     now: int
@@ -52,7 +52,7 @@ class Pass:
 
 @dataclass(slots=True)
 class _Plan:
-    """Which slices a pass touches (None: more than are told apart), and which files hold any of their windows.
+    """Slices that a pass touches (None: too many to list), and the files that hold any of their windows.
 
     `lone` where all of these rows are of the one slice, so that they are one file again.
     """
@@ -63,7 +63,7 @@ class _Plan:
 
 
 class RollupTable:
-    """Opened from what its newest commit says. After a failure nothing of it is to be used any more: open it anew."""
+    """One rollup table, opened from its newest commit. After a failure it is not usable; open it again."""
 
     def __init__(self, writer: Writer, shape: Shape) -> None:
         self.shape, self.name = shape, shape.table.name
@@ -78,7 +78,7 @@ class RollupTable:
         self._open = self._read_open(self._files.after(self._edge()))
 
     def closes(self, watermark: int | None) -> bool:
-        """Whether any window that is not final would be under this watermark."""
+        """Return whether a window that is not final would be under this watermark."""
         return watermark is not None and bool(self.shape.closed(self._open, watermark))
 
     def take(self, news: Pass) -> bool:
@@ -92,7 +92,7 @@ class RollupTable:
             self._reach(news)
             return False
         with self._writer.metrics.commit_duration.labels(self.name).time(), self._appender.begin() as append:
-            # It begins on the newest version of this process: what compaction or an erasure did meanwhile is seen here.
+            # It begins on the newest version of this process: changes by compaction or an erasure in between are visible here.
             if append.version != self._files.version:
                 self._files.refresh(append.version)
             plan = self._plan(news)
@@ -160,7 +160,7 @@ class RollupTable:
         return rows.repartitionById(len(edges) + 1, F.expr(part))
 
     def _commit(self, append: Append, news: Pass) -> list[DataFile] | None:
-        """Returns the files that it wrote; None where another commit came in between and they are not told apart."""
+        """Commit and return the written files; None if another commit came in between and the files are not known."""
         before = self._files.version
         seen = {"readings": news.upto, "watermark": news.watermark, "expired": news.expired}
         version = append.commit(encode_cursor(seen))

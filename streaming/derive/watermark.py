@@ -21,7 +21,7 @@ class Watermark:
     heard_at: int
 
     def heard(self, now: int) -> None:
-        """Readings came."""
+        """Note that readings came."""
         self.heard_at = max(self.heard_at, now)
 
     def after(self, current: int | None, newest: int | None, now: int) -> int | None:

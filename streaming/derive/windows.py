@@ -57,7 +57,7 @@ class Shape:
         return range(floor(low - self.length + 1, self.slice), floor(high, self.slice) + 1, self.slice)
 
     def closed(self, starts: Iterable[int], watermark: int) -> set[int]:
-        """Those of these windows that end at or before the watermark, by their starts."""
+        """Return those of these windows that end at or before the watermark, by their starts."""
         return {start for start in starts if start + self.length <= watermark}
 
 
@@ -67,4 +67,4 @@ SHAPES: Final = (
     Shape(ROLLUPS_1H, HOUR_US, HOUR_US, DAY_US),
     Shape(ROLLING_15M, 15 * MINUTE_US, MINUTE_US, HOUR_US),
 )
-"""In the order in which a pass writes them."""
+"""Shapes in the order in which a pass writes them."""

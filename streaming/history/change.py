@@ -1,4 +1,4 @@
-"""What a correction does to a row: take it away, scale or shift its number, convert or rename its unit.
+"""Effect of a correction on a row: delete it, scale or shift its number, convert or rename its unit.
 
 Said once as Spark columns, which write the table, and once in Arrow, which shows beforehand what will be.
 """
@@ -20,7 +20,7 @@ FLAG: Final = "corrected"
 BEYOND_DOUBLE: Final = "beyond_double"
 """The flag of a number whose exact digits stand in `text`."""
 COLUMNS: Final = ("device", "metric", "event_time", "value", "text", "unit", "flags")
-"""What a correction reads of a row or changes in it."""
+"""Columns that a correction reads or changes."""
 
 _BOOLEANS: Final = ("true", "false")
 _DECIMALS: Final = 10
@@ -45,7 +45,7 @@ class Change:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """From a request's arguments.
+        """Read a change from a request's arguments.
 
         Raises:
             TidegateError: it is none, or its number changes nothing or everything.
@@ -62,28 +62,29 @@ class Change:
         return made
 
     def check(self) -> None:
-        """Refuse what cannot be meant.
+        """Refuse an invalid change.
 
         Raises:
             TidegateError: says what and why.
         """
         given = [self.delete, self.factor is not None, self.offset is not None, self.unit is not None]
         if sum(given) != 1:
-            message = "A correction is one of --delete, --factor, --offset and --unit; give exactly one."
+            message = "Give exactly one of --delete, --factor, --offset and --unit."
             raise TidegateError(message)
         for name, number, idle in (("factor", self.factor, 1.0), ("offset", self.offset, 0.0)):
             if number is not None and (not math.isfinite(number) or number == idle):
-                message = f"A {name} of {number:g} {'changes nothing' if number == idle else 'leaves no number'}."
+                effect = "changes nothing" if number == idle else "is not a finite number"
+                message = f"The {name} {number:g} {effect}. Give another --{name}."
                 raise TidegateError(message)
         if self.factor == 0:
-            message = "A factor of 0 would make every value 0. To take the rows away, use --delete."
+            message = "A factor of 0 would make every value 0. To delete the rows, use --delete."
             raise TidegateError(message)
         if self.unit is not None and not self.unit.strip():
             message = "The unit is empty. Give the unit that the rows should have, such as --unit °C."
             raise TidegateError(message)
 
     def arguments(self) -> dict[str, Any]:
-        """As a request carries it; `of` reads it."""
+        """Return the arguments for a request; `of` reads them."""
         named = {
             "delete": self.delete or None,
             "factor": self.factor,
@@ -94,7 +95,7 @@ class Change:
         return {name: value for name, value in named.items() if value is not None}
 
     def touched(self, rows: "pa.Table") -> "pa.Table":
-        """Those of the rows (COLUMNS) that it changes."""
+        """Return those of the rows (COLUMNS) that the correction changes."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -121,7 +122,7 @@ class Change:
             converted = pc.divide(pc.multiply(rows["value"], factor), divisor)
             if shift:
                 converted = pc.round(pc.add(converted, shift), _DECIMALS)
-            # A row without a unit keeps its number here; it is refused before it comes to that.
+            # A row without a unit keeps its number here; the correction is refused before this matters.
             value = pc.if_else(pc.fill_null(pc.equal(rows["unit"], unit), False), converted, value)
         return value if isinstance(value, pa.ChunkedArray) else pa.chunked_array([value])
 
@@ -150,7 +151,7 @@ class Change:
         flags = F.coalesce(F.col("flags"), F.array().cast("array<string>"))
         if self.unit is not None and self.conversions is None:
             return {"unit": F.lit(self.unit), "flags": F.array_union(flags, F.array(F.lit(FLAG)))}
-        # Exact digits beside a number that a double cannot hold are those of the number before.
+        # Exact digits next to a number that a double cannot hold belong to the number before.
         plain = F.array_remove(flags, BEYOND_DOUBLE)
         changed = {"value": self._value(), "text": F.lit(None).cast("string")}
         if self.unit is not None:

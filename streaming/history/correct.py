@@ -1,7 +1,7 @@
 """Corrects rows of `readings`: the handler of the request `correct`.
 
 One Delta transaction; corrected rows carry the flag `corrected`, and the version before it holds what they were. What is
-derived follows by itself: the removed files in the table's log tell it which windows to compute again.
+derived follows by itself: the removed files in the table's log show which windows to recalculate.
 """
 
 from datetime import UTC, datetime
@@ -61,7 +61,7 @@ def _commit(writer: Writer, request: Request, selection: Selection, plan: Plan, 
 
     files = plan.match.data_files
     rows = plan.match.total_rows - plan.removed_rows
-    # What the log keeps is what was done, not what a row said.
+    # The log keeps what was done, not the content of rows.
     effect = {key: value for key, value in told.items() if key != "example"}
     metadata = {"request": request.mark(), "corrected": effect}
     return rewrite(writer, READINGS, files, change, rows=rows, metadata=metadata)

@@ -1,7 +1,7 @@
 """Erases one device from every table: the handler of the request `erase`.
 
 One transaction per table, the hot path's tables first; then the derived tables take that in, and what they still hold of
-the device is removed too. Killed anywhere, the request goes on where it was.
+the device is removed too. Killed anywhere, the request continues where it was.
 """
 
 from datetime import UTC, datetime
@@ -68,7 +68,7 @@ def erase(writer: Writer, request: Request) -> dict[str, Any]:
 
 def _begin_logs_again(writer: Writer, request: Request, receipt: Receipt) -> None:
     """Also of tables that held nothing of it now: their older versions may have."""
-    # What others are derived from comes first: their cursors may then pass it.
+    # Source tables come first: the cursors of derived tables may then pass the change.
     for name in sorted(table_names(writer.root), key=lambda each: each not in TABLES):
         entry = receipt.tables.setdefault(name, dict(_NOTHING))
         if "checkpoint" in entry:
@@ -143,16 +143,16 @@ def _derive(writer: Writer, receipt: Receipt) -> str:
     try:
         for _ in range(MOST_PASSES):
             if hasten := writer.beside.get("hasten"):
-                hasten()  # a pass that is merely not due yet says too that there is no news
+                hasten()  # a pass that is not due yet reports no changes either
             if not run() or _have_seen(writer.root, receipt):
                 return "up to date"
     except TidegateError as error:
-        return f"Not all took the erasure in yet, so look again and repeat it if the device is back: {error}"
-    return f"not up to date after {MOST_PASSES} passes: repeat the erasure if the device is back"
+        return f"not all tables are up to date; check later and erase again if the device is back: {error}"
+    return f"not up to date after {MOST_PASSES} passes; check later and erase again if the device is back"
 
 
 def _have_seen(root: str, receipt: Receipt) -> bool:
-    """Whether every derived table is past the versions in which the device left the tables that it comes from."""
+    """Return whether every derived table has read the versions in which the device left its source tables."""
     versions = {name: receipt.tables.get(name, {}).get("version", -1) for name in TABLES}
     cursors = [read_cursor(root, name) or {} for name in DERIVED if name in table_names(root)]
     return all(
@@ -165,7 +165,10 @@ def _finish(writer: Writer, receipt: Receipt, device: str, unlooked: list[str]) 
     state = forget_state(writer.kafka, device)
     kafka = kafka_forgets(writer.kafka, writer.topics.names, now)
     if GATEWAY_STATE in kafka and "why" in state:
-        kafka[GATEWAY_STATE] = {"forgotten_at": None, "why": f"what gateways keep was not replaced: {state['why']}"}
+        kafka[GATEWAY_STATE] = {
+            "forgotten_at": None,
+            "why": f"the state of the gateways was not replaced: {state['why']}",
+        }
     stateful = [name for name, applied in load_applied(writer.root).items() if applied.shape.stateful]
     content = receipt.content
     dates = [entry["forgotten_at"] for entry in (*receipt.tables.values(), *kafka.values()) if entry["forgotten_at"]]

@@ -1,7 +1,7 @@
-"""Lets the logs forget an erased device: what they say of it in statistics and requests goes with their oldest part.
+"""Lets the logs forget an erased device: statistics and requests that name it go with the oldest part of the log.
 
 Maintenance removes a log up to its newest checkpoint that is old enough, and up to the newest commit that says how far the
-table is. A table that nobody writes to gets neither. So an erasure gives each table both: a commit that repeats the newest
+table is. A table without writes gets neither. So an erasure gives each table both: a commit that repeats the newest
 mark, and a checkpoint.
 """
 
@@ -46,7 +46,7 @@ def begin_log_again(writer: Writer, request: Request, name: str) -> int:
 
 
 def erasure_waits(root: str, name: str) -> bool:
-    """Whether the log of a table still holds what was there before an erasure: then its age counts by the clock alone."""
+    """Return whether a table's log still holds content from before an erasure; its age then counts by the clock alone."""
     if not is_local(root):
         return False
     for path in (to_path(root) / FOLDER).glob("*.json"):

@@ -15,9 +15,9 @@ from streaming.history.naming import Names
 __all__ = ["forget_state", "replacements"]
 
 _OWN: Final = "tidegate/"
-"""What a gateway keeps of itself: a JSON object by device holds each device's last numbers."""
+"""Key of a gateway's own state: a JSON object by device with each device's last numbers."""
 _LEAST_NAME: Final = 4
-"""A shorter id is found in any value by chance: only keys tell it then."""
+"""Characters of an id below which it occurs in any value by chance; only keys are then compared."""
 
 
 def forget_state(kafka: KafkaSettings, device: str, *, topic: str = GATEWAY_STATE) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def forget_state(kafka: KafkaSettings, device: str, *, topic: str = GATEWAY_STAT
 def replacements(found: Iterable[tuple[str, bytes]], device: str) -> Iterator[tuple[str, bytes | None]]:
     """The keys that name the device, with the value without it; None removes the key.
 
-    What a decoder remembers of a node goes as a whole: the node is asked to tell it again when it sends the next time.
+    A decoder's state of a node is deleted as a whole: the node is asked for it again when it sends the next time.
     """
     names = Names(device)
     for key, value in found:

@@ -1,4 +1,4 @@
-"""Who corrected what, when and why: JSON lines beside the tables, which outlive the log of the table.
+"""Journal of corrections (author, time, change, reason): JSON lines next to the tables, which outlive the log of the table.
 
 A line is written before a correction begins and another when it is done. A request that was begun and not done is looked
 up in the table's log: nothing is corrected twice, wherever the writer was killed.
@@ -18,7 +18,7 @@ CORRECTIONS: Final = "_corrections.jsonl"
 
 
 def device_hash(device: str) -> str:
-    """How an erased device is named where it must not be: SHA-256 of its id."""
+    """Return the name of an erased device that must not be named: SHA-256 of its id."""
     return device_digest(device)
 
 

@@ -1,6 +1,6 @@
-"""Dead letters of other devices, or of none, that name an erased device: what they keep of it is cut.
+"""Cuts dead letters of other devices, or of none, that name an erased device.
 
-A message of several devices is kept whole in the letters of whichever device was refused. Nothing can take one device out
+A message of several devices is kept whole in the letters of whichever device was refused. One device cannot be cut out
 of any payload, so the payload goes and its length and SHA-256 stay; the letter itself stays for the audit.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["CUT", "NamingLetters", "find_naming"]
 
 CUT: Final = "erased: the message names a device that was erased"
-"""What `got` says of a letter that was cut."""
+"""Value of `got` in a dead letter that was cut."""
 _NAMED: Final = ("source_topic", "partition", "offset")
 _TEXTS: Final = ("path", "wanted", "mqtt_topic", "message_id", "trace")
 _SEARCHED: Final = ("payload", "payload_text", "got", *_TEXTS)

@@ -1,7 +1,7 @@
 """Finds a device's id in bytes that are not a column: payloads, texts, files.
 
 An id counts where no letter or digit of ASCII is next to it, so `pump-1` is not found in `pump-10`; a very short one between
-quotes or slashes only. In bytes that are no text it counts behind its own length too, as CBOR, MessagePack and Protobuf write
+quotes or slashes only. In bytes that are not text it also counts after its own length, as CBOR, MessagePack and Protobuf write
 it: there that length may look like a letter. It is also found as JSON and URLs escape it, in UTF-16, in hex, inside base64,
 and inside gzip and zlib, plain or in base64.
 """
@@ -27,9 +27,9 @@ SHORT: Final = 3
 _BY_LETTERS: Final = rb"(?<![A-Za-z0-9])", rb"(?![A-Za-z0-9])"
 _BY_SIGNS: Final = rb"(?:(?<=[\"'/])|(?<=\A))", rb"(?=[\"'/\\\\]|\Z)"
 _PACKED: Final = (b"\x1f\x8b", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda")
-"""How gzip and zlib begin."""
+"""First bytes of gzip and zlib data."""
 _PACKED_BASE64: Final = re.compile(rb"(?:H4sI|eA[E-H]|eF[4-7]|eJ[w-z]|eN[o-r])[A-Za-z0-9+/_-]{12,}")
-"""The same in base64."""
+"""First characters of gzip and zlib data in base64."""
 _NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
 _PARQUET: Final = b"PAR1"
 
@@ -57,7 +57,7 @@ class Names:
         self._stands_in = f"sha256:{device_hash(device)[:16]}"
 
     def in_bytes(self, content: bytes | None) -> bool:
-        """Whether these bytes name it, as they are or inflated."""
+        """Return whether these bytes name the device, as they are or inflated."""
         if not content:
             return False
         return self._is_in(content) or any(map(self._is_in, _unpacked(content)))
@@ -68,15 +68,15 @@ class Names:
         return self._binary.search(content) is not None and _NO_TEXT.search(content) is not None
 
     def in_text(self, text: str | None) -> bool:
-        """Whether a text names it."""
+        """Return whether a text names the device."""
         return bool(text) and self.in_bytes(str(text).encode("utf-8", "surrogatepass"))
 
     def in_row(self, row: Mapping[str, Any]) -> bool:
-        """Whether any value of a row does."""
+        """Return whether any value of a row names the device."""
         return any(self._in_value(value) for value in row.values())
 
     def in_file(self, path: Path) -> bool:
-        """Whether a file does; a Parquet file by the values of its columns, and one that cannot be read is taken to."""
+        """Return whether a file names the device; a Parquet file by its column values. An unreadable file counts as yes."""
         try:
             content = path.read_bytes()
             if content[:4] != _PARQUET:
@@ -115,7 +115,7 @@ class Names:
 
 
 def _in_base64(word: bytes) -> Iterator[bytes]:
-    """What stays the same of the id in base64, at each of three places; nothing where that is too short to mean it."""
+    """Return the constant part of the id in base64, at each of three places; nothing if it is too short to be a name."""
     for before in range(3):
         coded = base64.b64encode(b"\0" * before + word)
         first, last = -(-before * 8 // 6), (before + len(word)) * 8 // 6
@@ -142,7 +142,7 @@ def _with_length(word: bytes) -> Iterator[bytes]:
 
 
 def _unpacked(content: bytes) -> Iterator[bytes]:
-    """What gzip or zlib holds, where the whole is one of these, or a text has one in base64."""
+    """Return the content of gzip or zlib data, if the whole is such data, or a text has some in base64."""
     if content.startswith(_PACKED):
         yield _inflated(content)
     for found in _PACKED_BASE64.finditer(content):

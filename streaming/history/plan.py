@@ -1,4 +1,4 @@
-"""What a correction would do: rows, files, smallest and largest value before and after, one example. Changes nothing."""
+"""Effect of a correction beforehand: rows, files, smallest and largest value before and after, one example. Changes nothing."""
 
 import difflib
 import math
@@ -24,7 +24,7 @@ _DEVICES: Final = """
 
 @dataclass(slots=True)
 class Plan:
-    """What a correction finds, gathered from one batch of selected rows after the other."""
+    """Findings of a planned correction, gathered from one batch of selected rows after the other."""
 
     change: Change
     match: Match = field(init=False)
@@ -58,7 +58,7 @@ class Plan:
             self.example = self._example(touched, values)
 
     def told(self) -> dict[str, Any]:
-        """For people and as JSON. Times ISO 8601 UTC."""
+        """Return the plan for people and as JSON. Times are ISO 8601 in UTC."""
         first, last = self.bounds["event_time"]
         return {
             "rows": self.rows,
@@ -119,14 +119,15 @@ def plan_correction(root: str, selection: Selection, change: Change) -> Plan:
         shown = ", ".join("no unit" if unit is None else repr(unit) for unit in sorted(plan.unknown_units, key=str))
         message = (
             f"Rows of the device {selection.device} have {shown}, which cannot be converted to {change.unit}; nothing was "
-            f"changed. Name a --metric whose unit fits, or add --relabel to give the unit {change.unit} and keep the numbers."
+            f"changed. Name a --metric with a unit that fits, or add --relabel to set the unit {change.unit} without a change "
+            "of the numbers."
         )
         raise TidegateError(message)
     if not plan.rows:
         raise TidegateError(_untouched(selection, change, plan.match.row_count))
     low, high = plan.bounds["after"]
     if any(value is not None and not math.isfinite(value) for value in (low, high)):
-        message = f"A value would become {low} or {high}, which is not stored. Nothing was changed."
+        message = f"A value would become {low} or {high}, which cannot be stored. Nothing was changed."
         raise TidegateError(message)
     return plan
 
@@ -141,7 +142,7 @@ def units_of(root: str, selection: Selection) -> list[str]:
 
 
 def require_device(root: str, device: str) -> None:
-    """Refuse a device that no table knows.
+    """Refuse a device that no table has.
 
     Raises:
         TidegateError: names those that are spelled alike.
@@ -153,7 +154,7 @@ def require_device(root: str, device: str) -> None:
     hint = (
         f" Did you mean {' or '.join(close)}?" if close else ' `tidegate sql "select device from devices"` lists them.'
     )
-    message = f"No table knows a device {device}; {len(known)} are known.{hint}"
+    message = f"No table has a device {device}; the tables have {len(known)} devices.{hint}"
     raise TidegateError(message)
 
 
@@ -168,7 +169,7 @@ def _check_range(selection: Selection) -> None:
     if since is not None and until is not None and since >= until:
         message = (
             f"The range from {since.isoformat()} to {until.isoformat()} is empty: --from must be before --to, "
-            "and a reading at --to itself is not in it."
+            "and the range excludes a reading at --to itself."
         )
         raise TidegateError(message)
 
@@ -181,7 +182,7 @@ def _nothing(root: str, selection: Selection) -> str:
     )
     found = run_sql(root, sql).to_pylist()
     if not found:
-        return f"The device {selection.device} has no rows in readings any more."
+        return f"The device {selection.device} no longer has rows in readings."
     held = [row for row in found if selection.metric in (None, row["metric"])]
     if not held:
         names = [row["metric"] for row in found]
@@ -189,17 +190,17 @@ def _nothing(root: str, selection: Selection) -> str:
         return f"The device {selection.device} has no metric {selection.metric}; it has {', '.join(close)}."
     since, until = min(row["since"] for row in held), max(row["until"] for row in held)
     return (
-        f"Nothing of the device {selection.device} lies in that range; nothing was changed. Its rows have event_time from "
+        f"The device {selection.device} has no rows in that range; nothing was changed. Its rows have event_time from "
         f"{since.isoformat()} to {until.isoformat()}."
     )
 
 
 def _untouched(selection: Selection, change: Change, rows: int) -> str:
     if change.unit is not None:
-        return f"All {rows} rows of the device {selection.device} in that range have the unit {change.unit} already."
+        return f"All {rows} rows of the device {selection.device} in that range already have the unit {change.unit}."
     return (
-        f"The {rows} rows of the device {selection.device} in that range hold no number to change: they are text or true "
-        "and false. Only --delete and --unit --relabel reach those."
+        f"The {rows} rows of the device {selection.device} in that range hold text or true and false, not numbers. Only "
+        "--delete and --unit --relabel can change those."
     )
 
 

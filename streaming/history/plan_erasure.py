@@ -1,4 +1,4 @@
-"""What an erasure would remove, table by table. Changes nothing, and needs no JVM."""
+"""Effect of an erasure beforehand, table by table. Changes nothing, and needs no JVM."""
 
 from typing import Any
 

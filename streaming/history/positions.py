@@ -1,4 +1,4 @@
-"""How far the landing and the SQL-defined streams are in Kafka: what they have not read yet may hold an erased device."""
+"""Progress of the landing and the SQL streams in Kafka: records that they have not read may hold an erased device."""
 
 import time
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ POLL_SECONDS: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Behind:
-    """Records that were in Kafka and are not read yet; `landing` is None where Kafka or the checkpoint cannot tell."""
+    """Unread records in Kafka; `landing` is None if Kafka or the checkpoint cannot tell."""
 
     landing: int | None
     streams: Mapping[str, int] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class Behind:
 
 
 def await_positions(writer: Writer) -> Behind:
-    """Wait until what Kafka holds now is read; returns what is not, where it takes too long or nothing lands beside."""
+    """Wait until the present records in Kafka are read; return the unread ones if it takes too long or nothing lands."""
     try:
         ends = {topic: end_offsets(writer.kafka, topic) for topic in writer.topics.names}
         found = _look(writer, ends)

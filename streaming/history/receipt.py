@@ -1,7 +1,7 @@
 """The receipt of an erasure: what was removed where, and when each place that still holds it forgets it.
 
 It names the device by a hash, so that it may be kept. It is written after every table, so that an erasure that was killed
-goes on where it was.
+continues where it was.
 """
 
 import json
@@ -27,7 +27,7 @@ _DAY_MS: Final = 24 * 3600 * 1000
 _YEAR_MS: Final = 365 * _DAY_MS
 _FOREVER_MS: Final = 2**63 - 1
 _LOOK_MS: Final = 5 * 60 * 1000
-"""How often a Kafka broker looks for what has expired (log.retention.check.interval.ms)."""
+"""Interval at which a Kafka broker looks for expired records (log.retention.check.interval.ms)."""
 SPARE_SECONDS: Final = 4 * 3600.0
 """An hour each between two looks of maintenance, for a reader of a snapshot, for whole hours of a vacuum, for one long write."""
 _KEPT: Final = re.compile(r"interval (\d+) (\w+?)s?")
@@ -47,7 +47,7 @@ class Receipt:
 
     @property
     def tables(self) -> dict[str, Any]:
-        """What became of each table."""
+        """Result per table."""
         found: dict[str, Any] = self.content.setdefault("tables", {})
         return found
 
@@ -64,7 +64,7 @@ class Receipt:
 
 
 def erased_devices(root: str, *, since_us: float = 0) -> Iterator[tuple[str, int]]:
-    """SHA-256 of each device's id, and when it had been erased, in µs; receipts are kept beside local tables only.
+    """Return SHA-256 of each erased device's id and the time of its erasure in µs; only local tables have receipts.
 
     `since_us`: erasures that were done before are of no interest, and their receipts are not opened.
     """
@@ -82,7 +82,7 @@ def erased_devices(root: str, *, since_us: float = 0) -> Iterator[tuple[str, int
 
 
 def table_forgets(root: str, name: str, now: datetime) -> str:
-    """When no file and no log of a table holds what was removed now, at the latest, while the writer runs.
+    """Return the latest time at which no file or log of a table holds the removed rows, while the writer runs.
 
     What others are derived from is kept for those of them that are behind, up to `LONGEST_SECONDS`.
     """
@@ -95,11 +95,11 @@ def table_forgets(root: str, name: str, now: datetime) -> str:
 
 
 def kafka_forgets(settings: KafkaSettings, landed: Iterable[str], now: datetime) -> dict[str, Any]:
-    """Per topic `forgotten_at` (None where time does not tell) and `why`; one that cannot be asked says so.
+    """Return `forgotten_at` (None if time does not tell) and `why` per topic; a topic that cannot be asked says so.
 
     Args:
         settings: the cluster.
-        landed: the topics that are landed; those beside them are found.
+        landed: the topics that are landed; other topics are found.
         now: until when the device may have sent.
     """
     try:
@@ -107,7 +107,9 @@ def kafka_forgets(settings: KafkaSettings, landed: Iterable[str], now: datetime)
         names = [name for name in topic_names(settings) if name in ours or name.startswith(stream_topic(""))]
         return {name: topic_forgets(state, now) for name, state in describe_topics(settings, names).items()}
     except TidegateError as error:
-        why = f"not asked: {error} By the settings it keeps records for {settings.retention_hours} hours."
+        why = (
+            f"unknown: {error} According to the settings, the topic keeps records for {settings.retention_hours} hours."
+        )
         return {name: {"forgotten_at": None, "why": why} for name in landed}
 
 
@@ -115,20 +117,20 @@ def topic_forgets(state: TopicState, now: datetime) -> dict[str, Any]:
     """`forgotten_at` and `why` of one topic, for what was written up to now."""
     config = state.config
     if not config:
-        return {"forgotten_at": None, "why": "Kafka does not let this user read how long the topic keeps its records"}
+        return {"forgotten_at": None, "why": "this Kafka user may not read how long the topic keeps its records"}
     if "delete" not in config.get("cleanup.policy", "delete"):
         return _compaction_forgets(config, now)
     kept, segment = int(config.get("retention.ms", "-1")), int(config.get("segment.ms", str(7 * _DAY_MS)))
     if kept < 0:
         return {"forgotten_at": None, "why": "the topic keeps its records for ever (retention.ms = -1)"}
     at = now + timedelta(milliseconds=kept + segment + _LOOK_MS)
-    why = f"at the latest: retention.ms {_words(kept)} after its segment ends, which takes up to segment.ms {_words(segment)}"
+    why = f"at the latest: retention.ms {_words(kept)} after the end of its segment, at most segment.ms {_words(segment)} long"
     return {"forgotten_at": _stamp(at), "why": why}
 
 
 def _compaction_forgets(config: Mapping[str, str], now: datetime) -> dict[str, Any]:
-    """Of the topic in which gateways keep a device's last numbers, and what a Sparkplug or Homie device told."""
-    why = "compacted: what named the device was replaced (`gateway_state`), and Kafka drops older records when it compacts"
+    """Dates of the topic in which gateways keep a device's last numbers and the state of Sparkplug or Homie devices."""
+    why = "compacted: records with the device's name were replaced (`gateway_state`); Kafka drops the older ones when it compacts"
     lag, tombstone = (
         int(config.get("max.compaction.lag.ms", _FOREVER_MS)),
         int(config.get("delete.retention.ms", _DAY_MS)),
@@ -156,32 +158,35 @@ def _stamp(at: datetime) -> str:
 def remarks(
     kafka: Mapping[str, Any], not_landed: int | None, streams_behind: Mapping[str, int], stateful: Sequence[str]
 ) -> list[str]:
-    """What a receipt says besides its dates, what a person should act on first."""
+    """Return the sentences of a receipt besides its dates, with those that need an action first."""
     dated = [entry["forgotten_at"] for entry in kafka.values() if entry["forgotten_at"]]
     until = f" before {max(dated)}" if dated else ""
     said = []
     if not_landed != 0:
         how_many = "may hold records" if not_landed is None else f"holds {not_landed} records"
-        said.append(f"Kafka {how_many} not landed yet; if the device is in them it comes back: erase again then.")
+        said.append(
+            f"Kafka {how_many} that have not landed yet. If they hold the device, it comes back; then erase it again."
+        )
     if streams_behind:
         names = ", ".join(f"{name} ({count} records)" for name, count in streams_behind.items())
         said.append(
-            f"These streams have not read everything yet and may write of the device: {names}. Erase again then."
+            f"These streams have not read everything yet and may still write rows of the device: {names}. Then erase it again."
         )
     if stateful:
         said.append(
-            f"These streams remember rows for windows or joins and may still write of the device: {', '.join(stateful)}. "
-            "Erase again when those windows have closed. Their checkpoints keep older snapshots of that for some hundred "
-            "batches, so no date can be given; `streams rewind` and `--swap` give a stream a new checkpoint."
+            "These streams keep rows for windows or joins and may still write rows of the device: "
+            f"{', '.join(stateful)}. Erase it again when those windows have closed. The checkpoints keep older snapshots of "
+            "these rows for some hundred batches, so no date can be given; `streams rewind` and `--swap` give a stream a new "
+            "checkpoint."
         )
     return [
         *said,
-        "If the device sends again it is stored again.",
-        "A message that was delivered before and comes again is not known any more: it is stored as a new one.",
-        f"`streams rewind` or a rebuild from Kafka{until} brings back what Kafka still holds: erase again after it.",
-        "Each table's `forgotten_at` holds while the stream runs: its maintenance deletes older files and log. Until then "
-        "`sql --at` reads them.",
-        "Readings of other devices are not searched for the device's id; letters of other devices were.",
-        "Not reached from here: messages that wait in the MQTT broker, retained messages there, the device's entry in a "
-        "registry file, log files of the processes (they rotate), copies that readers made, backups.",
+        "If the device sends again, its messages are stored again.",
+        "A message that was stored before the erasure and is delivered again is stored as a new one.",
+        f"`streams rewind` or a rebuild from Kafka{until} brings back the records that Kafka still holds; then erase again.",
+        "Each table's `forgotten_at` assumes that the stream runs, because its maintenance deletes older files and log entries. "
+        "Until then `sql --at` can read them.",
+        "Dead letters of other devices were searched for the device's id; readings of other devices were not.",
+        "The erasure does not reach messages that wait in the MQTT broker, retained messages there, the device's entry in a "
+        "registry file, log files of the processes (they rotate), copies that readers made, or backups.",
     ]

@@ -1,7 +1,7 @@
-"""Files of a table written anew in one Delta transaction: the same rows in the same order, but for those that change.
+"""Rewrite of a table's files in one Delta transaction: the same rows in the same order, except for the changed ones.
 
-Each new file stands for one old file, or for several small ones of the same partition; readers see all of it or nothing.
-What lands meanwhile is not touched and does not disturb: an append reads nothing that this takes away.
+Each new file replaces one old file, or several small ones of the same partition; readers see all of it or nothing.
+Rows that land in the meantime are not touched and do not disturb: an append reads nothing that this removes.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ def rewrite(
         table: the table.
         files: of the table as it is now, in the order that their rows should keep.
         change: takes rows away or changes columns; must not shuffle.
-        rows: how many rows must be left. Another number is refused before the commit.
+        rows: how many rows must be left. Another number raises an error before the commit.
         metadata: of the commit.
     """
     with Appender(writer.spark, writer.root, table).begin() as append:
@@ -51,8 +51,8 @@ def rewrite(
         written = append.read_back(["device"]).num_rows if append.paths else 0
         if written != rows:
             message = (
-                f"Writing {len(files)} files of {table.name} anew gave {written} rows where {rows} were expected; nothing "
-                "was committed. Run it again; should it stay so, report it: the table is as it was."
+                f"Rewriting {len(files)} files of {table.name} gave {written} rows instead of {rows}; nothing was committed and "
+                "the table is unchanged. Run the command again, and report the error if it comes back."
             )
             raise FatalError(message)
         append.replace(files)
@@ -63,7 +63,7 @@ def applied(root: str, name: str, request_id: str, *, after: int) -> dict[str, A
     """The metadata of the commit that this request made after a version, with its `version`; None where it made none.
 
     Raises:
-        TidegateError: the log does not reach back that far, so nobody can know.
+        TidegateError: the log does not reach back that far, so it cannot be known.
     """
     try:
         for change in changes(root, name, after=after):
@@ -72,8 +72,8 @@ def applied(root: str, name: str, request_id: str, *, after: int) -> dict[str, A
                 return {**metadata.data, "version": change.version}
     except LogExpired as error:
         message = (
-            f"The request {request_id} was begun at version {after} of {name}, and the log no longer says whether it was "
-            "committed. Look at the rows, and ask anew if they are as before; this request is not run again."
+            f"The request {request_id} began at version {after} of {name}, and the log no longer says whether it was committed. "
+            "This request is not run again. Look at the rows, and run the command again if they are unchanged."
         )
         raise TidegateError(message) from error
     return None

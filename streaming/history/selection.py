@@ -1,4 +1,4 @@
-"""Which rows a change is about, and which files hold them; read from statistics and columns, without a JVM.
+"""Rows that a change selects, and the files that hold them; read from statistics and columns, without a JVM.
 
 A file is left alone unless its statistics allow a match and its columns have one, so a change rewrites no more than it
 must.
@@ -45,12 +45,12 @@ class Selection:
 
     @classmethod
     def of(cls, arguments: Mapping[str, Any]) -> Self:
-        """From a request's arguments: `device`, `metric`, `from`, `to`."""
+        """Read a selection from a request's arguments: `device`, `metric`, `from`, `to`."""
         since, until = (datetime.fromisoformat(text) if text else None for text in map(arguments.get, ("from", "to")))
         return cls(arguments["device"], arguments.get("metric"), since, until)
 
     def arguments(self) -> dict[str, Any]:
-        """As a request carries it: derived tables recompute no more than what it names."""
+        """Return the arguments for a request: derived tables recalculate no more than these name."""
         named = {
             "device": self.device,
             "metric": self.metric,
@@ -60,7 +60,7 @@ class Selection:
         return {name: value for name, value in named.items() if value is not None}
 
     def expression(self) -> "ds.Expression":
-        """As a condition on the columns of an Arrow dataset."""
+        """Return the selection as a condition on the columns of an Arrow dataset."""
         import pyarrow as pa
         import pyarrow.compute as pc
         import pyarrow.dataset as ds
@@ -78,7 +78,7 @@ class Selection:
         return found
 
     def condition(self) -> "Column":
-        """As a Spark condition; null nowhere, so that its negation keeps every other row."""
+        """Return the selection as a Spark condition; it is never null, so that its negation keeps every other row."""
         from pyspark.sql import functions as F
 
         if self.named_in:
@@ -127,7 +127,7 @@ class Match:
 
     @property
     def data_files(self) -> list[DataFile]:
-        """The files to be rewritten, in the order in which their rows arrived as far as the log tells."""
+        """Return the files to rewrite, in the order in which their rows arrived as far as the log tells."""
         found = [self.known[path] for path in self.files]
         return sorted(found, key=lambda file: (sorted(file.partition.items(), key=str), str(_arrival(file)), file.path))
 
@@ -170,7 +170,7 @@ def matches(
 
 
 def may_hold(file: DataFile, selection: Selection) -> bool:
-    """Whether the statistics in the log allow a selected row."""
+    """Return whether the statistics in the log allow a selected row."""
     return all(
         may_hold_text(file, column, wanted)
         for column, wanted in _texts(selection)
@@ -191,5 +191,5 @@ def _arrival(file: DataFile) -> object:
 
 
 def place_of(uri: str, path: str) -> str:
-    """What a dataset calls the file."""
+    """Return the file's name in a dataset."""
     return f"{unquote(uri.removeprefix('file://'))}/{unquote(path)}" if is_local(uri) else unquote(path)

@@ -60,7 +60,7 @@ def _forget_identities(writer: Writer, device: str) -> None:
 
 
 def _forget_answers(root: str, names: Names) -> int:
-    """Whatever an answer says in: arguments, reason, result."""
+    """Take the device out of answers: arguments, reason, result."""
     deleted = 0
     for path in (_local(root) / REQUESTS / DONE).glob("*.json"):
         if names.in_file(path):
@@ -82,7 +82,7 @@ def _forget_redrives(root: str, names: Names) -> int:
 
 
 def _forget_copies(root: str, names: Names) -> int:
-    """What repairs set aside: a copy that names the device goes as a whole but for its report. A part of it is of no use."""
+    """Delete repairs' copies that name the device, except for their reports; a part of a copy is useless."""
     deleted = 0
     for copy in [path for path in (_local(root) / REPAIR_FOLDER).glob("*") if path.is_dir()]:
         report = copy / "report.json"
@@ -98,7 +98,7 @@ def _forget_copies(root: str, names: Names) -> int:
 
 
 def _forget_sent(root: str, names: Names) -> int:
-    """Of the records that streams still compare with their topics. One that comes again is then sent again."""
+    """Forget records that streams still compare with their topics. If one comes again, it is sent again."""
     forgotten = 0
     for path in (_local(root) / STREAMS).glob("[!.]*.sent"):
         if not any(names.in_text(text) for text in _texts(path)):

@@ -1,4 +1,4 @@
-"""What maintenance tells the operator: sizes, and how long tables wait for it."""
+"""Metrics of maintenance: sizes, and how long tables wait for it."""
 
 import time
 from collections.abc import Collection
@@ -38,5 +38,5 @@ class Gauges:
         self._tables = set(names)
 
     def done(self, name: str) -> None:
-        """All that was due to a table has been done."""
+        """Mark all due work of a table as done."""
         self._metrics.table_maintained.labels(name).set(time.time())

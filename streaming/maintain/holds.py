@@ -1,4 +1,4 @@
-"""What is still needed of a table's files and log: by derivations that have not seen it, and by snapshots of this process."""
+"""Files and log of a table that are still needed: by derivations that have not read them, and by snapshots of this process."""
 
 import time
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ __all__ = ["LONGEST_SECONDS", "needed_since", "needed_versions"]
 WRITING_SECONDS: Final = 3600.0
 """A file is older than its commit, by as long as its batch took to write."""
 LONGEST_SECONDS: Final = 7 * 86_400.0
-"""A derivation that is further behind than this no longer holds anything back: it is made anew from the whole table."""
+"""A derivation further behind than this no longer holds anything back; it is rebuilt from the whole table."""
 
 
 def needed_since(root: str, name: str, *, default: float, now: float | None = None) -> float:
-    """From when on (epoch seconds) the files and the log of a table are kept.
+    """Return the time (epoch seconds) from which the files and the log of a table are kept.
 
     Args:
         root: of the tables.
         name: of the table that others are derived from.
-        default: where nobody is behind.
+        default: the result if no derivation is behind.
         now: epoch seconds; the clock's where None.
     """
     needed = default
@@ -43,7 +43,7 @@ def needed_versions(root: str, name: str, *, since: float, readers_seconds: floa
     Args:
         root: of the tables.
         name: of the table.
-        since: epoch seconds; a derivation whose next version is older is made anew and holds nothing.
+        since: epoch seconds; a derivation whose next version is older is rebuilt and holds nothing.
         readers_seconds: how long a plan may read a snapshot of this process after a newer one took its place.
     """
     next_versions = (seen + 1 for seen in _cursors(root, name))

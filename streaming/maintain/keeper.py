@@ -1,7 +1,7 @@
-"""Keeps the tables: asks each what is due, does it in small pieces, and tells how it went.
+"""Keeps the tables: asks each for due work, does it in small pieces, and reports the result.
 
-Every pass costs a table that nobody wrote to one look for a file. The chores' thread calls it, so nothing that it does runs
-beside a fold or a correction; the landing, which does run beside it, only adds files.
+Every pass costs a table without writes one look for a file. The chores' thread calls it, so nothing that it does runs
+at the same time as a fold or a correction; the landing, which does, only adds files.
 """
 
 import logging
@@ -45,19 +45,19 @@ CHECKPOINT_DUTY: Final = 100
 NEVER: Final = -1
 _WAITS: Final = (
     "retention does not drop %d days of %s, %s to %s: the clock may be wrong, or they are a large part of the table. "
-    "`tidegate maintain --drop-days --dry-run` shows them, without --dry-run they go"
+    "Run `tidegate maintain --drop-days --dry-run` to see them, and without --dry-run to drop them"
 )
 LATE: Final = timedelta(hours=1)
 LATE_DERIVED: Final = timedelta(hours=26)
-"""How long after midnight rows of a day are still expected; derivations correct the windows of the day before, too."""
+"""Time after midnight at which rows of a day are still expected; derivations correct the windows of the day before, too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
-    """How often the keeper does what, and for how long it keeps what somebody may still read.
+    """Intervals of the keeper's work, and how long it keeps what a reader may still need.
 
     Attributes:
-        sweep_seconds: between two looks for files that nobody needs; the first comes `first_sweep_seconds` after the start.
+        sweep_seconds: between two looks for unneeded files; the first comes `first_sweep_seconds` after the start.
         checkpoint_commits: a checkpoint is written after so many commits.
         held_commits: the JVM forgets what came before a checkpoint once it holds so many commits.
         readers_seconds: a snapshot is read for so long after a newer one took its place.
@@ -74,7 +74,7 @@ class Limits:
 
 @dataclass(slots=True)
 class Kept:
-    """What was done to one table (or would be, in a dry run)."""
+    """Work done on one table (or due, in a dry run)."""
 
     table: str
     files_before: int = 0
@@ -92,7 +92,7 @@ class Kept:
 
 @dataclass(slots=True)
 class _Known:
-    """What is remembered of a table between passes."""
+    """Facts about a table that are kept between passes."""
 
     version: int = NEVER
     checkpoint_seconds: float = 0.0
@@ -101,7 +101,7 @@ class _Known:
 
 
 class Keeper:
-    """Not thread-safe: the chores' thread calls it."""
+    """Maintains the tables. Not thread-safe: the chores' thread calls it."""
 
     def __init__(self, writer: Writer, limits: Limits | None = None, clock: DeletionClock | None = None) -> None:
         self._writer, self._root = writer, writer.root
@@ -113,7 +113,7 @@ class Keeper:
         )
 
     def run_pass(self) -> None:
-        """What is due now; a table that fails does not keep the others.
+        """Do the due work; a table that fails does not stop the others.
 
         Raises:
             Exception: of the first table that failed.
@@ -121,14 +121,14 @@ class Keeper:
         deadline, failures = time.monotonic() + PASS_SECONDS, []
         names = table_names(self._root)
         self._gauges.keep(names)
-        # What lands first: a pass is short, and derived tables get few files.
+        # The landed tables come first: a pass is short, and derived tables get few files.
         for name in sorted(names, key=lambda each: (each != READINGS.name, each not in TABLES)):
             try:
                 self._pass(name, deadline)
             except Exception as error:
-                logger.debug("%s could not be maintained", name, exc_info=error)
+                logger.debug("maintenance of %s failed", name, exc_info=error)
                 failures.append(error)
-                # The table may be another one by now (a stream's, made anew): the next pass begins from nothing.
+                # The table may be another one by now (a stream's, created again): the next pass begins from nothing.
                 self._known.pop(name, None)
                 self._appenders.pop(name, None)
         if failures:
@@ -143,7 +143,7 @@ class Keeper:
         dry_run: bool = False,
         drop_days: bool = False,
     ) -> Kept:
-        """All that can be done to one table: with `full`, what is due only later too; with `drop_days`, waiting days go."""
+        """Do all that can be done to one table: with `full`, also what is due later; with `drop_days`, waiting days go."""
         state = table_state(self._root, name)
         kept = Kept(name, state.file_count, state.file_count, state.bytes)
         if dry_run:
@@ -172,19 +172,19 @@ class Keeper:
         if finished:
             self._gauges.done(name)
         else:
-            # The next pass goes on with it, also where nobody commits meanwhile.
-            logger.debug("no time was left for all files of %s that wait to be joined", name)
+            # The next pass continues with it, also without a commit in between.
+            logger.debug("no time left to join all waiting files of %s", name)
         if kept.joined or kept.dropped_days or kept.files_deleted or kept.log_files_deleted:
             logger.info("%s", kept)
 
     def _is_news(self, name: str, seen: int) -> bool:
-        """Whether somebody committed; a table without the version that was seen is another one by now."""
+        """Return whether there is a new commit; a table without the version that was seen is another one by now."""
         if seen < 0 or commit_time(self._root, name, seen) is None:
             return True
         return commit_time(self._root, name, seen + 1) is not None
 
     def _plan(self, state: TableState, kept: Kept, *, full: bool) -> None:
-        """What the next join and the retention would take."""
+        """Plan the next join and the retention."""
         expiry = self._expiry(state)
         kept.dropped_days, kept.waiting_days = sorted(expiry.files), sorted(expiry.waiting)
         if _is_joined(state):
@@ -192,7 +192,7 @@ class Keeper:
             kept.joined, kept.into = (len(join.files), 1) if join else (0, 0)
 
     def _newest(self) -> datetime | None:
-        """When the newest reading landed; tells the operator where the machine's clock is behind that."""
+        """Return the time at which the newest reading landed; sets the metric of a machine clock behind that."""
         if READINGS.name not in table_names(self._root):
             return None
         landed = newest_landed(table_state(self._root, READINGS.name))
@@ -236,7 +236,7 @@ class Keeper:
                 kept.joined, kept.into = kept.joined + len(join.files), kept.into + 1
                 state = state.without(join.files)
             elif kept.joined > looked_at:
-                # What was written may be joined again, one tier higher.
+                # The written file may be joined again, one tier higher.
                 state, looked_at = table_state(self._root, state.name), kept.joined
             else:
                 return state, join is None
@@ -254,12 +254,12 @@ class Keeper:
             adopt_checkpoint(appender, kept.checkpoint)
 
     def _sweep(self, name: str, kept: Kept, *, keep_hours: float | None = None, dry_run: bool = False) -> None:
-        """Log and data files that nobody needs: neither readers of old versions nor who is derived from the table."""
+        """Delete log and data files that neither readers of old versions nor derivations of the table need."""
         hours = self._writer.lake.log_retention_hours if keep_hours is None else keep_hours
         newest = self._newest()
         if name == READINGS.name and not dry_run:
             drop_old_copies(self._root, now=self._clock.now(newest), keep_days=self._writer.lake.dead_letters_days)
-        # What an erasure left waits for its date also where nothing lands any more.
+        # Remains of an erasure wait for their date even if nothing lands any more.
         now = self._clock.now(None if erasure_waits(self._root, name) else newest)
         since = needed_since(self._root, name, default=now - hours * 3600, now=now)
         if not dry_run:
@@ -280,7 +280,7 @@ class Keeper:
         return clean_log(self._root, name, keep_from=since, now=now, held=needed, every_seconds=every)
 
     def _appender(self, state: TableState) -> Appender:
-        """The way into this very table: one that was dropped and made anew under the same name has another id."""
+        """Return the appender of this very table: one that was dropped and created again under the same name has another id."""
         made = self._appenders.get(state.name)
         if made is None or made[0] != state.id:
             table = ALL_TABLES.get(state.name) or Table(state.name, "", (), (), state.partitioned_by)
@@ -289,7 +289,7 @@ class Keeper:
 
 
 def _is_joined(state: TableState) -> bool:
-    """All but the derived tables without days, which are written as a whole by each pass over them."""
+    """Return True for all but the derived tables without days, which each pass over them writes as a whole."""
     return state.partitioned_by == ("date",) or (not state.partitioned_by and state.name not in DERIVED)
 
 
@@ -304,5 +304,5 @@ def _open_from(name: str) -> date:
 
 
 def report(kept: Kept) -> dict[str, Any]:
-    """As JSON has it."""
+    """Return the result as JSON-ready data."""
     return {name: getattr(kept, name) for name in Kept.__slots__}

@@ -26,7 +26,7 @@ def maintain(writer: Writer, request: Request) -> dict[str, Any]:
     table, keep_hours = arguments.get("table"), arguments.get("keep_hours")
     names = table_names(writer.root)
     if table is not None and table not in names:
-        message = f"There is no table {table} to maintain; the tables are {', '.join(names)}."
+        message = f"There is no table {table}. Name one of {', '.join(names)}."
         raise TidegateError(message)
     if keep_hours is not None:
         refuse_short(keep_hours)

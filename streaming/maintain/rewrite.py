@@ -24,8 +24,8 @@ _ROW: Final = "_row"
 def join_files(spark: "SparkSession", appender: Appender, join: Join) -> int:
     """Write the rows of these files as one, and put it in their place; returns the version.
 
-    Guarantee: one commit that changes no rows, so that nobody who follows the table sees one twice; it meets no commit
-    of the landing, which only adds files. Killed before it, the table is as it was and a file lies beside it until the next
+    Guarantee: one commit that changes no rows, so that a follower of the table does not see one twice; it meets no commit
+    of the landing, which only adds files. Killed before it, the table is as it was and a file stays next to it until the next
     vacuum.
 
     Raises:
@@ -40,8 +40,8 @@ def join_files(spark: "SparkSession", appender: Appender, join: Join) -> int:
         append.write(ordered)
         if append.row_count != join.rows:
             message = (
-                f"{len(join.files)} files of {appender.table.name} on {join.day} hold {join.rows} rows by the log, and "
-                f"{append.row_count} were read; they stay as they are. `tidegate doctor` looks for what is damaged."
+                f"By the log, {len(join.files)} files of {appender.table.name} on {join.day} hold {join.rows} rows, but "
+                f"{append.row_count} were read; the files stay as they are. Run `tidegate doctor` to look for damage."
             )
             raise RetryableError(message)
         append.replace(join.files)

@@ -35,7 +35,7 @@ FOLDER: Final = "_streams"
 class Applied:
     """One stream as it runs.
 
-    `incarnation` names its checkpoint and stands in each commit; a new one begins with a new checkpoint. `start` is where
+    `incarnation` names its checkpoint and is in each commit; a new one begins with a new checkpoint. `start` is where
     that begins in Kafka. `schema` is the output as Spark's JSON. `floor`: output before this time (ISO) is left out,
     because a stateful stream that was rewound knows the windows before it only in part. `history`: what Kafka no longer has
     is written from the table `readings` before its first batch.
@@ -54,7 +54,7 @@ class Applied:
 
     @property
     def definition(self) -> Definition:
-        """Its text, parsed."""
+        """The parsed definition."""
         return parse_definition(self.name, self.text)
 
     def save(self, root: str) -> None:
@@ -64,7 +64,7 @@ class Applied:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Applied":
-        """Back from JSON."""
+        """Read a stream from JSON."""
         known = {key: value for key, value in data.items() if key in cls.__slots__}
         start = parse_offsets(data["start"])
         return cls(**{**known, "shape": Shape.from_dict(data["shape"]), "start": start})
@@ -88,19 +88,21 @@ class Shadow:
 
 
 def streams_folder(root: str) -> Path:
-    """Where the files are.
+    """Return the folder of the applied streams.
 
     Raises:
         FatalError: the tables are in an object store.
     """
     if not is_local(root):
-        message = f"The tables are at {root}: SQL-defined streams keep what is applied beside local tables only."
+        message = (
+            f"The tables are at {root}, but SQL streams need local tables: their definitions are kept next to them."
+        )
         raise FatalError(message)
     return to_path(root) / FOLDER
 
 
 def load_applied(root: str) -> dict[str, Applied]:
-    """Every applied stream by name; a file that is none is told by name.
+    """Return every applied stream by name; a file that is not one is named in the error.
 
     Raises:
         FatalError: a file is damaged.
@@ -110,15 +112,13 @@ def load_applied(root: str) -> dict[str, Applied]:
         try:
             found[path.stem] = Applied.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, KeyError, TypeError) as error:
-            message = (
-                f"{path} is no applied stream ({error!r}). Move it away, then `tidegate streams apply {path.stem}`."
-            )
+            message = f"{path} is not an applied stream ({error!r}). Move it away, then run `tidegate streams apply {path.stem}`."
             raise FatalError(message) from error
     return found
 
 
 def applied_names(root: str) -> list[str]:
-    """Names of the applied streams, for who only asks which there are: a damaged file counts."""
+    """Return the names of the applied streams, also of one with a damaged file."""
     return [path.stem for path in _files(root)]
 
 
@@ -144,7 +144,7 @@ def new_incarnation() -> str:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Its content; None where there is none."""
+    """Read the file's content; None if there is no file."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError):
@@ -152,5 +152,5 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def remove_file(path: Path) -> None:
-    """Take it away where it is there."""
+    """Remove the file if it exists."""
     path.unlink(missing_ok=True)

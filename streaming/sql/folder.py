@@ -1,4 +1,4 @@
-"""The folder of SQL files: a stream each; the shipped examples stand behind it, so that a file of the same name wins."""
+"""The folder of SQL files: a stream each; the shipped examples come after it, so that a file of the same name wins."""
 
 from dataclasses import dataclass
 from importlib.resources import files
@@ -14,7 +14,7 @@ SHIPPED: Final = "examples"
 
 @dataclass(frozen=True, slots=True)
 class StreamFile:
-    """One file; `golden` are the lines of `<name>.test.jsonl` beside it, None where there is none."""
+    """One file; `golden` are the lines of `<name>.test.jsonl` next to it, None if there is none."""
 
     name: str
     where: str

@@ -1,4 +1,4 @@
-"""From a definition to a frame of its output: the same statement over a stream, over a span of Kafka, or over a table.
+"""Build the output frame of a definition: the same statement over a stream, over a span of Kafka, or over a table.
 
 Each stream has a Spark session of its own within the process: names of views and settings are its own.
 """
@@ -38,10 +38,10 @@ __all__ = [
 ]
 
 TIME_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
-"""Of times in the JSON of topics: microseconds, as the tables have them."""
+"""Format of times in the JSON of topics: microseconds, as in the tables."""
 
 SKEW_SECONDS: Final = 10
-"""How far ahead of Kafka's clock a time may be where it moves a watermark: one device's wrong clock makes nobody late."""
+"""Largest lead over Kafka's clock of a time that moves a watermark, so that one device's wrong clock makes no other late."""
 
 _AT: Final = "_tidegate_at"
 _COLUMNS: Final = tuple(column.name for column in READINGS.columns)
@@ -169,7 +169,7 @@ def _rows(records: "DataFrame", source: Source) -> "DataFrame":
     if source.schema is None:
         rows = reading_rows(decoded(raw, source.topic), F.current_timestamp())
         return rows.select(*_COLUMNS, F.col("kafka_time").alias(_AT))
-    # A record that is no JSON object of this shape is passed over: only our own sink should write there.
+    # A record that is not a JSON object of this shape is skipped: only Tidegate's own sink should write there.
     schema = StructType.fromJson(json.loads(source.schema)).add("_corrupt", "string")
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt", "timestampFormat": TIME_FORMAT}
     parsed = raw.select(F.from_json(F.col("value").cast("string"), schema, options).alias("r"), "timestamp")

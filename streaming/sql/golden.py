@@ -56,7 +56,7 @@ class GoldenData:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What is missing and what is too much, as JSON texts, each as often as it differs; `rows` came out."""
+    """Missing and surplus rows as JSON texts, each as often as it differs; `rows` is the number of output rows."""
 
     rows: int
     missing: list[str]
@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs."""
+        """True if nothing differs."""
         return not self.missing and not self.unexpected
 
 
@@ -82,7 +82,7 @@ def read_golden(lines: Iterable[str], where: str) -> GoldenData:
         try:
             found = json.loads(line)
         except ValueError as error:
-            message = f"{where}, line {number}: no JSON ({error})."
+            message = f"{where}, line {number}: not JSON ({error})."
             raise ConfigError(message) from error
         if isinstance(found, dict) and set(found) == {"in", "row"} and isinstance(found["row"], dict):
             given.setdefault(str(found["in"]), []).append(found["row"])
@@ -138,14 +138,14 @@ def _schema(
     where: str,
     above: tuple[str, ...],
 ) -> StructType:
-    """Of a table by its definition, of another stream by its statement, else as the rows themselves say."""
+    """Return the schema of a table by its definition, of another stream by its statement, else by the rows themselves."""
     if source in ALL_TABLES:
         return _struct(spark_ddl(ALL_TABLES[source]).replace(" NOT NULL", ""))
     if source in streams and source not in above:
         other = parse_definition(source, streams[source].text, file=streams[source].where)
         return _frame(spark, other, {}, streams, where, above).schema
     if source not in given:
-        message = f'{where}: nothing is given for {source!r}; wanted lines {{"in": "{source}", "row": {{…}}}}.'
+        message = f'{where}: no rows for {source!r}; wanted lines {{"in": "{source}", "row": {{…}}}}.'
         raise ConfigError(message)
     texts = local_rows(spark, [(json.dumps(row),) for row in given[source]], "row string")
     merged = {key: value for row in given[source] for key, value in row.items() if value is not None}

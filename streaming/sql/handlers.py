@@ -35,7 +35,7 @@ __all__ = ["apply_stream", "drop_stream", "plan_stream"]
 
 
 def plan_stream(writer: Writer, request: Request) -> dict[str, Any]:
-    """What applying would do; changes nothing.
+    """Return the effect of applying the file; changes nothing.
 
     Raises:
         ConfigError: the definition can't run.
@@ -111,7 +111,7 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
 
 
 def _must_catch_up(writer: Writer, before: Applied, applied: Applied) -> bool:
-    """Whether real-time mode ends or begins, or goes on with another statement: its batches have other numbers."""
+    """Return whether real-time mode starts, ends, or goes on with another statement: its batches have other numbers."""
     modes = (before.shape.trigger_seconds, applied.shape.trigger_seconds)
     return None in modes and "topic" in before.shape.sinks and was_started(writer.root, before)
 
@@ -127,7 +127,8 @@ def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:
     readers = [other.name for other in applied.values() if name in other.shape.sources and other.name != name]
     if readers:
         message = (
-            f"Stream {name} is read by {', '.join(readers)}. Drop those first: `tidegate streams drop {readers[0]}`."
+            f"Other streams read stream {name}: {', '.join(readers)}. Drop them first: "
+            f"`tidegate streams drop {readers[0]}`."
         )
         raise TidegateError(message)
     stream = applied.get(name)
@@ -158,8 +159,8 @@ def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:
 def _refuse_joined_table(name: str, applied: dict[str, Applied]) -> None:
     if joiners := [other.name for other in applied.values() if name in other.shape.tables and other.name != name]:
         message = (
-            f"The table {name} is joined by {', '.join(joiners)}, whose next batch would fail without it. Drop those first "
-            f"(`tidegate streams drop {joiners[0]}`), or leave the table: `tidegate streams drop {name} --keep-table`."
+            f"Other streams join the table {name}, and their next batch would fail without it: {', '.join(joiners)}. Drop those "
+            f"first (`tidegate streams drop {joiners[0]}`), or keep the table: `tidegate streams drop {name} --keep-table`."
         )
         raise TidegateError(message)
 
@@ -185,7 +186,7 @@ def make_table(writer: Writer, prepared: Prepared) -> None:
 
 
 def starts_of(writer: Writer, prepared: Prepared) -> Offsets:
-    """Where a first incarnation begins."""
+    """Return the start of a first incarnation."""
     ask = end_offsets if prepared.definition.backfill == "latest" else begin_offsets
     return {topic: ask(writer.kafka, topic) for topic in prepared.sources.topics}
 
@@ -204,12 +205,12 @@ def _first(writer: Writer, prepared: Prepared, author: str) -> Applied:
 
 
 def _refuse_foreign_table(writer: Writer, prepared: Prepared) -> None:
-    """A table of this name that is no stream's own is not written into."""
+    """Refuse to write into a table of this name that does not belong to a stream."""
     from lakehouse.catalog import open_table, table_names
 
     name = prepared.definition.name
     if name in ALL_TABLES:
-        msg = f"{name}.sql: {name} is a table of Tidegate; wanted another name for the stream."
+        msg = f"{name}.sql: {name} is a table of Tidegate. Choose another name for the stream."
         raise ConfigError(msg)
     if "table" not in prepared.definition.sinks or name not in table_names(writer.root):
         return
@@ -217,8 +218,8 @@ def _refuse_foreign_table(writer: Writer, prepared: Prepared) -> None:
     wanted = {column for column, _ in prepared.shape.columns}
     if stored - wanted:
         msg = (
-            f"{name}.sql: there is a table {name} already, with other columns ({', '.join(sorted(stored - wanted))}); wanted "
-            "another name for the stream, or that table moved away."
+            f"{name}.sql: a table {name} with other columns already exists ({', '.join(sorted(stored - wanted))}). Choose "
+            "another name for the stream, or move that table away."
         )
         raise ConfigError(msg)
     refuse_other_types(writer.root, name, prepared.schema, anew="move that table away")
@@ -244,8 +245,8 @@ def _verdict(applied: Applied | None, changes: list[Change]) -> str:
 def _no_way(name: str, changes: list[Change]) -> str:
     shown = "; ".join(f"{change.what} ({change.why})" for change in changes if change.verdict != "keeps")
     if refused(changes):
-        return f"Stream {name} can't be changed so: {shown}."
+        return f"This change of stream {name} is not possible: {shown}."
     return (
-        f"Stream {name} can't go on from its checkpoint: {shown}. Rebuild it beside the running one, look at the difference, "
+        f"Stream {name} can't go on from its checkpoint: {shown}. Rebuild it next to the running one, look at the difference, "
         f"then swap: `tidegate streams rewind {name} --since TIME --into shadow`, `tidegate streams rewind {name} --swap`."
     )

@@ -34,7 +34,7 @@ _SECONDS: Final = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How long rows of a stateful stream may come late; `column` is that of its sources."""
+    """Largest delay of rows in a stateful stream; `column` is a column of its sources."""
 
     column: str
     delay: str
@@ -42,7 +42,7 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a file says. `body` is the SELECT; `trigger_seconds` is None for Spark's real-time mode."""
+    """Content of a stream file. `body` is the SELECT; `trigger_seconds` is None for Spark's real-time mode."""
 
     name: str
     text: str
@@ -57,7 +57,7 @@ class Definition:
 
     @property
     def sha256(self) -> str:
-        """Of the file's text: which definition this is."""
+        """Hash of the file's text, which identifies the definition."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
@@ -70,7 +70,7 @@ def parse_definition(name: str, text: str, *, file: str | None = None) -> Defini
         file: how to name it to people.
 
     Raises:
-        ConfigError: file, line, what stands there and what is wanted.
+        ConfigError: names the file, the line, its content and what is wanted.
     """
     where = file or f"{name}.sql"
     _check_name(name, where)
@@ -94,20 +94,18 @@ def parse_definition(name: str, text: str, *, file: str | None = None) -> Defini
     if definition.backfill == "delta" and "table" not in sinks:
         line = settings["backfill"][0]
         raise _fault(
-            where, line, "backfill=delta needs a table to say that it is done", "`table` among the sinks, or earliest"
+            where, line, "backfill=delta needs a table, which records its end", "`table` among the sinks, or earliest"
         )
     if definition.trigger_seconds is None and sinks != ("topic",):
         line = settings["trigger"][0]
-        raise _fault(
-            where, line, "`realtime` writes from Kafka to Kafka only", "`-- sink: topic`, or `-- trigger: 1 second`"
-        )
+        raise _fault(where, line, "`realtime` writes to topics only", "`-- sink: topic`, or `-- trigger: 1 second`")
     return definition
 
 
 def _check_name(name: str, where: str) -> None:
     taken = name in _TAKEN or name.startswith(_VIEWS) or name.endswith("__shadow")
     if not NAME.fullmatch(name) or taken:
-        wanted = "lower-case letters, digits and _, a letter first, and no name that is taken"
+        wanted = "lower-case letters, digits and _, a letter first, and not a reserved name"
         msg = f"{where}: {name!r} can't be the name of a stream; wanted {wanted} ({', '.join(_TAKEN)}, {_VIEWS}…, …__shadow)."
         raise ConfigError(msg)
 
@@ -131,7 +129,7 @@ def _split(text: str, where: str) -> tuple[dict[str, tuple[int, str]], str]:
             hint = f" (did you mean {close[0]}?)" if close else ""
             raise _fault(where, number, f"unknown setting {key!r}{hint}", f"one of {', '.join(_KEYS)}")
         if key in settings:
-            raise _fault(where, number, f"{key} stands in line {settings[key][0]} already", "each setting once")
+            raise _fault(where, number, f"{key} is already in line {settings[key][0]}", "each setting once")
         if not value:
             raise _fault(where, number, f"{key} has no value", f"a line `-- {key}: …`")
         settings[key] = number, value
@@ -142,13 +140,13 @@ def _check_late_settings(lines: list[str], body_at: int, where: str) -> None:
     for number, line in enumerate(lines[body_at:], body_at + 1):
         found = _SETTING.fullmatch(line)
         if found is not None and found[1] in _KEYS:
-            raise _fault(where, number, f"the setting {found[1]} stands behind the SELECT", "settings before it")
+            raise _fault(where, number, f"the setting {found[1]} comes after the SELECT", "settings before it")
 
 
 def _sinks(settings: dict[str, tuple[int, str]], where: str) -> tuple[str, ...]:
     if "sink" not in settings:
         raise _fault(
-            where, 1, "the header names no sink", "a line `-- sink: topic`, `-- sink: table` or `-- sink: topic, table`"
+            where, 1, "the header has no sink", "a line `-- sink: topic`, `-- sink: table` or `-- sink: topic, table`"
         )
     line, value = settings["sink"]
     named = [word.strip() for word in value.split(",")]

@@ -1,4 +1,4 @@
-"""What the commits of a stream's table say: which batch of which incarnation each is, and which span of Kafka it read."""
+"""Marks in the commits of a stream's table: the batch and its incarnation, and the span of Kafka that it read."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ __all__ = ["StreamMark", "newest_stream_mark", "stream_marks"]
 
 @dataclass(frozen=True, slots=True)
 class StreamMark:
-    """What a commit of a stream's table says: batch -1 is what was written before the first batch.
+    """Mark of a commit of a stream's table; batch -1 stands for the rows from before the first batch.
 
     `topics` and `last` are as in the landing's marks: Kafka's ids of the topics, and the names of the last records. `starts` is
     where the batch began; older marks do not say it. `beyond` is how far the table is where that is further than the batch's end:
@@ -34,11 +34,11 @@ class StreamMark:
 
     @property
     def reach(self) -> Offsets:
-        """How far the table is."""
+        """Offsets up to which the table has read."""
         return largest(self.offsets, self.beyond)
 
     def encode(self, **more: Any) -> str:
-        """The metadata of the commit."""
+        """Encode as commit metadata."""
         fields: dict[str, Any] = {"incarnation": self.incarnation, "batch": self.batch, "offsets": self.offsets}
         fields |= {"topics": dict(self.topics)} if self.topics else {}
         fields |= {"last": self.last} if self.last else {}

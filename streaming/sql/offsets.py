@@ -14,7 +14,7 @@ __all__ = ["StreamCheckpoint", "behind_count", "checkpoint_path", "end_of", "mer
 
 
 def checkpoint_path(landing: str, name: str, incarnation: str = "") -> str:
-    """Beside the landing's own checkpoint: `<checkpoints>/streams/<name>/<incarnation>`."""
+    """Return the path next to the landing's own checkpoint: `<checkpoints>/streams/<name>/<incarnation>`."""
     folder = f"{landing.rstrip('/').rpartition('/')[0] or '.'}/streams/{name}"
     return f"{folder}/{incarnation}" if incarnation else folder
 
@@ -23,7 +23,7 @@ class StreamCheckpoint(Checkpoint):
     """The checkpoint of one incarnation."""
 
     def ends(self, batch: int) -> Offsets:
-        """Where a batch ends, all sources together.
+        """Return the end of a batch, all sources together.
 
         Raises:
             FatalError: the file is missing or torn.
@@ -40,7 +40,7 @@ class StreamCheckpoint(Checkpoint):
             ) from error
 
     def watermark_ms(self) -> int:
-        """Up to which time the newest finished batch closed windows (epoch ms); 0 where nothing says it."""
+        """Return the time up to which the newest finished batch closed windows (epoch ms); 0 if nothing says it."""
         finished = self.finished()
         lines = (self._read(f"offsets/{finished}") or "").splitlines() if finished is not None else []
         try:
@@ -49,7 +49,7 @@ class StreamCheckpoint(Checkpoint):
             return 0
 
     def began_ms(self, batch: int) -> int:
-        """When Spark began a batch, by its log: the time that `current_timestamp()` gave in it.
+        """Return the time at which Spark began a batch, by its log: the value of `current_timestamp()` in it.
 
         Raises:
             FatalError: the file is missing or torn.
@@ -61,20 +61,20 @@ class StreamCheckpoint(Checkpoint):
             raise FatalError(self._broken(f"its file `offsets/{batch}` is damaged")) from error
 
     def delete(self) -> None:
-        """Take the folder away."""
+        """Delete the folder."""
         path = self._jvm.org.apache.hadoop.fs.Path(self.path)
         path.getFileSystem(self._configuration).delete(path, True)
 
     def _broken(self, what: str) -> str:
         name = self.path.rstrip("/").split("/")[-2]
         return (
-            f"The checkpoint {self.path} of stream {name} can't be used: {what}. Move this folder away: a stream without state "
-            f"goes on from what its table says; else run `tidegate streams rewind {name}`."
+            f"The checkpoint {self.path} of stream {name} can't be used: {what}. Move this folder away; a stream without state "
+            f"then goes on from the offsets in its table. For a stream with state, run `tidegate streams rewind {name}`."
         )
 
 
 def merge_offsets(each: list[Offsets]) -> Offsets:
-    """Of several sources; where two read one partition, the smaller counts."""
+    """Merge the offsets of several sources; if two read one partition, the smaller counts."""
     merged: Offsets = {}
     for offsets in each:
         for topic, parts in offsets.items():
@@ -101,7 +101,7 @@ def behind_count(report: dict[str, Any]) -> int:
 
 
 def end_of(report: dict[str, Any]) -> Offsets:
-    """Where a batch of Spark's report ended in Kafka."""
+    """Return the end in Kafka of a batch in Spark's report."""
     ends = [parse_source_offsets(_text(source["endOffset"])) for source in report["sources"] if source.get("endOffset")]
     return merge_offsets(ends)
 

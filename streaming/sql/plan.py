@@ -1,4 +1,4 @@
-"""Whether a changed definition can go on from the applied one's checkpoint: pure rules, one verdict per change.
+"""Decide whether a changed definition can go on from the applied one's checkpoint: pure rules, one verdict per change.
 
 What Spark keeps between two runs are Kafka offsets per source, and per stateful operator rows by key. So sources, stateful
 operators with their keys, windows and aggregates, and the number of state partitions must stay; filters, projections,
@@ -16,7 +16,7 @@ Verdict = Literal["keeps", "rewind", "refused"]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What of a definition decides.
+    """Parts of a definition that decide the verdict.
 
     `body` is the statement with its white space joined, `sources` are names of streams, `tables` of static ones, `state` the
     stateful operators in words, `columns` the output's names and Spark types.
@@ -36,16 +36,16 @@ class Shape:
 
     @property
     def stateful(self) -> bool:
-        """Whether rows are remembered from batch to batch."""
+        """True if the stream keeps rows from batch to batch."""
         return bool(self.state)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON keeps it."""
+        """Return the shape as JSON-ready data."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Shape":
-        """Back from JSON."""
+        """Read a shape from JSON."""
         lists = {key: tuple(data[key]) for key in ("sources", "tables", "state", "sinks")}
         watermark = tuple(data["watermark"]) if data["watermark"] else None
         columns = tuple((name, kind) for name, kind in data["columns"])
@@ -62,12 +62,12 @@ class Change:
 
 
 def survives(changes: list[Change]) -> bool:
-    """Whether all of them keep the checkpoint."""
+    """Return whether all changes keep the checkpoint."""
     return all(change.verdict == "keeps" for change in changes)
 
 
 def refused(changes: list[Change]) -> bool:
-    """Whether the table that is there takes one of them in no way, not even by a rewind."""
+    """Return whether the existing table cannot take one of the changes, not even with a rewind."""
     return any(change.verdict == "refused" for change in changes)
 
 
@@ -81,57 +81,57 @@ def compare(old: Shape, new: Shape) -> list[Change]:
     if old.sources != new.sources:
         note(f"sources {_named(old.sources)} -> {_named(new.sources)}", "rewind", "offsets are kept per source")
     if old.tables != new.tables:
-        note(f"static tables {_named(old.tables)} -> {_named(new.tables)}", "keeps", "they are read anew in each batch")
+        note(f"static tables {_named(old.tables)} -> {_named(new.tables)}", "keeps", "each batch reads them again")
     _compare_state(old, new, note)
     _compare_columns(old, new, note)
     if old.sinks != new.sinks:
-        note(f"sink {_named(old.sinks)} -> {_named(new.sinks)}", "keeps", "a new sink gets what comes from now on")
+        note(f"sink {_named(old.sinks)} -> {_named(new.sinks)}", "keeps", "a new sink gets rows from now on")
     if old.key != new.key:
-        note(f"key {old.key} -> {new.key}", "keeps", "order holds per key; records from now on have the new one")
+        note(f"key {old.key} -> {new.key}", "keeps", "order is kept per key; new records have the new key")
     if old.late != new.late:
-        note(f"late {old.late} -> {new.late}", "keeps", "it counts from now on")
+        note(f"late {old.late} -> {new.late}", "keeps", "it applies from now on")
     if old.trigger_seconds != new.trigger_seconds:
         note(f"trigger {_trigger(old)} -> {_trigger(new)}", "keeps", "the trigger is not part of a checkpoint")
     if old.body != new.body and not changes:
-        note("the statement", "keeps", "a filter or an expression: it counts from now on, what is written stays")
+        note("the statement", "keeps", "a filter or an expression: it applies from now on, written rows stay")
     elif old.body != new.body and all(change.verdict == "keeps" for change in changes):
-        note("the statement", "keeps", "filters and expressions count from now on, what is written stays")
+        note("the statement", "keeps", "filters and expressions apply from now on, written rows stay")
     return changes
 
 
 def _compare_state(old: Shape, new: Shape, note: Any) -> None:
     if old.state != new.state:
         was, now = "; ".join(old.state) or "none", "; ".join(new.state) or "none"
-        note(f"state {was} -> {now}", "rewind", "what is remembered is kept by operator, key, window and aggregate")
+        note(f"state {was} -> {now}", "rewind", "state is kept by operator, key, window and aggregate")
     elif old.stateful and old.partitions != new.partitions:
         note(f"partitions {old.partitions} -> {new.partitions}", "rewind", "state is kept per partition")
     elif old.partitions != new.partitions:
-        note(f"partitions {old.partitions} -> {new.partitions}", "keeps", "nothing is remembered per partition")
+        note(f"partitions {old.partitions} -> {new.partitions}", "keeps", "no state is kept per partition")
     if old.watermark == new.watermark:
         return
     moved = (old.watermark or ("",))[0] != (new.watermark or ("",))[0]
     what = f"watermark {' '.join(old.watermark or ('none',))} -> {' '.join(new.watermark or ('none',))}"
     if old.stateful and moved:
-        note(what, "rewind", "rows that are remembered would be closed by another column")
+        note(what, "rewind", "another column would close the rows in the state")
     else:
-        note(what, "keeps", "it counts from now on")
+        note(what, "keeps", "it applies from now on")
 
 
 def _compare_columns(old: Shape, new: Shape, note: Any) -> None:
     was, now = dict(old.columns), dict(new.columns)
     for name, kind in now.items():
         if name not in was:
-            note(f"column {name} {kind} is new", "keeps", "rows that are there have null")
+            note(f"column {name} {kind} is new", "keeps", "stored rows have null")
         elif was[name] != kind:
             verdict: Verdict = "refused" if "table" in old.sinks and "table" in new.sinks else "keeps"
             why = (
-                "a table's column keeps its type: CAST it back or give the new one another name, or drop the stream with "
-                "its table and apply it anew"
+                "a table's column keeps its type: CAST it back, give the new column another name, or drop the stream with "
+                "its table and apply it again"
             )
             note(f"column {name} {was[name]} -> {kind}", verdict, why if verdict == "refused" else "records are JSON")
     for name in was:
         if name not in now:
-            note(f"column {name} goes", "keeps", "the table keeps it; new rows have null there")
+            note(f"column {name} is removed", "keeps", "the table keeps it; new rows have null there")
 
 
 def _named(names: tuple[str, ...]) -> str:

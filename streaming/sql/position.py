@@ -1,4 +1,4 @@
-"""How far an applied stream is, in which log: beside its marks, for streams and batches that commit nothing to a table.
+"""Position of an applied stream in its logs: next to its marks, for streams and batches that commit nothing to a table.
 
 `<root>/_streams/<name>.position` is replaced after each batch. Where it is lost, the newest mark of the table says the same of
 an earlier batch.
@@ -30,7 +30,7 @@ __all__ = ["Follower", "Position", "going_on", "newest_position", "refuse_lost"]
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the newest batch of an incarnation ended, in which topics, with the names of the last records.
+    """End of the newest batch of an incarnation, its topics, and the names of the last records.
 
     `version` is that of the table after its newest commit, -1 where there is none. `batch` is the number of that batch and
     `starts` where it began; older files say neither (-1). Where plans were lost, the batch that reached furthest stays: what
@@ -58,7 +58,7 @@ class Position:
         write_json(_file(root, name), {key: getattr(self, key) for key in fields})
 
     def as_mark(self) -> Mark:
-        """As the landing's marks, so that both are compared with Kafka by the same rules."""
+        """Return the position as a mark of the landing, so that the same rules compare both with Kafka."""
         return Mark("", 0, {}, self.offsets, self.topics, last=self.last, at_ms=self.at_ms)
 
 
@@ -86,7 +86,7 @@ class Follower:
         self._names.begin(starts, ends)
 
     def names(self, ends: Offsets) -> tuple[Mapping[str, str], Names]:
-        """What a mark says of the logs: the topics' ids, and the newest names before these ends.
+        """Return what a mark says about the logs: the topics' ids, and the newest names before these ends.
 
         Raises:
             FatalError: a log was cut back while it was read.
@@ -134,21 +134,21 @@ def refuse_lost(writer: "Writer", applied: Applied, following: Offsets, path: st
     again = _next_step(applied, path)
     if known is not None and known.version > (version := _table_version(writer.root, applied)) >= 0:
         message = (
-            f"The table {applied.name} is at version {version}, and version {known.version} was committed: its newest commits "
-            f"are gone, as after a power cut. Nothing is skipped in silence: {again}."
+            f"The table {applied.name} is at version {version}, but version {known.version} was committed: its newest commits "
+            f"are gone, as after a power cut. No record is skipped without a report. Next step: {again}."
         )
         raise FatalError(message)
     lost = _lost(writer, applied, following, known)
     if lost:
         message = (
-            f"Kafka no longer has what stream {applied.name} reads next: {'; '.join(map(str, lost))}. Nothing is skipped in "
-            f"silence: {_rewind(applied.name) if any(each.expired for each in lost) else again}."
+            f"Kafka no longer has the records that stream {applied.name} reads next: {'; '.join(map(str, lost))}. No record is "
+            f"skipped without a report. Next step: {_rewind(applied.name) if any(each.expired for each in lost) else again}."
         )
         raise FatalError(message)
 
 
 def going_on(writer: "Writer", applied: Applied, reached: Offsets) -> Offsets:
-    """Where a new incarnation goes on: where the old one was, or at the first record that is another than it read."""
+    """Return the start of a new incarnation: the end of the old one, or the first record that differs from the one it read."""
     on = {topic: dict(parts) for topic, parts in reached.items()}
     for topic, part, _, edge in _lost(writer, applied, reached, newest_position(writer.root, applied)):
         if edge < on.get(topic, {}).get(part, 0):
@@ -179,11 +179,11 @@ def _history(root: str, applied: Applied) -> Iterator[Mark]:
 def _next_step(applied: Applied, path: str) -> str:
     if applied.shape.stateful:
         return _rewind(applied.name)
-    return f"move the folder {path} away; the stream then goes on after what it read of this very log, and what is stored stays"
+    return f"move the folder {path} away; the stream then goes on after the records it read of this log, and stored rows stay"
 
 
 def _rewind(name: str) -> str:
-    return f"rebuild what is missing with `tidegate streams rewind {name} --since TIME --into shadow`, then `--swap`"
+    return f"rebuild the missing rows with `tidegate streams rewind {name} --since TIME --into shadow`, then `--swap`"
 
 
 def _table_version(root: str, applied: Applied) -> int:

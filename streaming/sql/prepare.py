@@ -1,4 +1,4 @@
-"""From a file's text to what applying it would mean: checked against the sources as they are, nothing started."""
+"""Prepare a file's text for applying: checked against the present sources, nothing started."""
 
 import json
 from dataclasses import dataclass

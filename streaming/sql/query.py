@@ -46,11 +46,11 @@ class Running:
             self.sink.close()
 
     def failure(self) -> BaseException | None:
-        """What ended it; None while it runs."""
+        """Error that ended the stream; None while it runs."""
         if self.query.isActive:
             return None
         told: BaseException | None = self.sink.failure if self.sink is not None else None
-        return told or self.query.exception() or FatalError(f"Stream {self.applied.name} ended by itself.")
+        return told or self.query.exception() or FatalError(f"Stream {self.applied.name} ended unexpectedly.")
 
 
 def resumed(writer: Writer, applied: Applied) -> Applied:
@@ -77,9 +77,8 @@ def resumed(writer: Writer, applied: Applied) -> Applied:
     reached = own.reach if own is not None else _of_group(writer, applied)
     if applied.shape.stateful or reached is None:
         message = (
-            f"The checkpoint {path} of stream {applied.name} is gone, and nothing else says how far it was or what it "
-            f"remembered. Make it anew: `tidegate streams rewind {applied.name} --since TIME --into shadow`, then `--swap`; or "
-            "drop and apply it."
+            f"The checkpoint {path} of stream {applied.name} is gone, and with it the stream's offsets and state. Rebuild the "
+            f"stream: `tidegate streams rewind {applied.name} --since TIME --into shadow`, then `--swap`; or drop and apply it."
         )
         raise FatalError(message)
     start = going_on(writer, applied, reached)
@@ -89,13 +88,13 @@ def resumed(writer: Writer, applied: Applied) -> Applied:
 
 
 def was_started(root: str, applied: Applied) -> bool:
-    """Whether this incarnation ran before: then a checkpoint that is not there was lost."""
+    """Return whether this incarnation ran before: then a missing checkpoint was lost."""
     started = read_json(streams_folder(root) / f"{applied.name}.started") or {}
     return started.get("incarnation") == applied.incarnation
 
 
 def _of_group(writer: Writer, applied: Applied) -> Offsets | None:
-    """Of a stream without a table, whose topic may repeat rows: what it mirrored to its consumer group."""
+    """Return the position that a stream without a table, whose topic may repeat rows, mirrored to its consumer group."""
     if "table" in applied.shape.sinks:
         return None
     lag = group_lag(writer.kafka, stream_group(applied.name), list(applied.start))
@@ -117,7 +116,7 @@ def start_stream(
     Args:
         writer: the writing process.
         applied: the stream.
-        mirror: told the offsets after each batch.
+        mirror: receives the offsets after each batch.
         table_name: of a shadow, which writes no topic.
         only_available: end once what Kafka has now is read.
 

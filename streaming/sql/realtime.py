@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["BATCH", "caught_up", "check_slots", "start_realtime"]
 
 BATCH: Final = "1 minute"
-"""How long a batch lasts: what a start compares with the topic, and how old the offsets of the consumer group are."""
+"""Length of a batch: the span that a start compares with the topic, and the age of the consumer group's offsets."""
 LEFT_CORES: Final = 2
 
 
@@ -44,8 +44,8 @@ def check_slots(writer: Writer, applied: Applied) -> None:
     cores, tasks = writer.spark.sparkContext.defaultParallelism, sum(len(parts) for parts in applied.start.values())
     if cores < tasks + LEFT_CORES:
         message = (
-            f"Stream {applied.name} in real-time mode keeps {tasks} of {cores} cores busy for good, one per Kafka partition, and "
-            f"{LEFT_CORES} must be left to the landing: set stream.master to local[{tasks + LEFT_CORES}] or more, or use "
+            f"Stream {applied.name} in real-time mode occupies {tasks} of {cores} cores all the time, one per Kafka partition, "
+            f"but the landing needs {LEFT_CORES}. Set stream.master to local[{tasks + LEFT_CORES}] or more, or use "
             "`-- trigger: 100 milliseconds`."
         )
         raise ConfigError(message)

@@ -1,4 +1,4 @@
-"""Builds a stream anew from a past moment into a shadow table beside the live one, and says how the two differ.
+"""Rebuilds a stream from a past moment into a shadow table next to the live one, and reports their differences.
 
 From Kafka by time; where Kafka's retention has passed, streams that remember nothing get those rows from the table
 `readings`: partition and offset say exactly where one ends and the other begins. Reading begins before
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["closed_before", "rewind_stream"]
 
 AHEAD_SECONDS: Final = 600
-"""How far a device's clock may run ahead where the request does not say it: the default of gateway.max_future_seconds."""
+"""Largest lead of a device's clock if the request does not say it: the default of gateway.max_future_seconds."""
 EXAMPLES: Final = 5
 _LATER: Final = ("aggregate", "distinct")
 """Operators whose rows come out once the watermark has passed them."""
@@ -50,7 +50,7 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
 
     Raises:
         ConfigError: the stream has no table, no column that is a time, or a column of another type than its table's.
-        TidegateError: Kafka no longer has what is needed, and Delta can't stand in; or the live stream still remembers rows of
+        TidegateError: Kafka no longer has what is needed, and Delta can't replace it; or the live stream still keeps rows of
             before `since`.
     """
     name, since = request.arguments["name"], datetime.fromisoformat(request.arguments["since"])
@@ -97,12 +97,12 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
 
 def _shadow_of(live: Applied, prepared: Prepared, request: Request) -> Applied:
     if "table" not in live.shape.sinks or "table" not in prepared.shape.sinks:
-        msg = f"Stream {live.name} writes no table, so there is nothing to build beside it; a topic is read anew."
+        msg = f"Stream {live.name} does not write a table, so a rewind has nothing to rebuild; readers can read its topic again."
         raise ConfigError(msg)
     changes = compare(live.shape, prepared.shape)
     if refused(changes):
         shown = "; ".join(f"{change.what} ({change.why})" for change in changes if change.verdict == "refused")
-        msg = f"Stream {live.name} can't be rewound so: {shown}."
+        msg = f"This rewind of stream {live.name} is not possible: {shown}."
         raise ConfigError(msg)
     floor = request.arguments["since"] if prepared.shape.stateful else None
     return Applied(
@@ -146,14 +146,14 @@ def _refuse_gone(gone: Offsets, since: datetime) -> None:
         if parts and since > datetime.fromtimestamp(0, UTC):
             part, at = next(iter(parts.items()))
             message = (
-                f"Kafka's oldest record of {topic} partition {part} is offset {at}, and what came before may belong to "
-                f"{since.isoformat()} or later. A stream that remembers rows is rebuilt from Kafka alone: name a later --since."
+                f"Kafka's oldest record of {topic} partition {part} is offset {at}, and deleted records may belong to "
+                f"{since.isoformat()} or later. A stream with state is rebuilt from Kafka alone: name a later --since."
             )
             raise TidegateError(message)
 
 
 def _refuse_open(writer: Writer, live: Applied, since: datetime) -> None:
-    """Refuse where windows that began before `since` are still open: nobody would write them after the swap.
+    """Refuse if windows that began before `since` are still open: no stream would write them after the swap.
 
     The swap deletes what the live stream remembers, and the shadow leaves out what is of before `since`. Windows of one length
     close in their order: one that is in the table says that all before it are closed. So does the watermark, if no row came out.
@@ -169,10 +169,10 @@ def _refuse_open(writer: Writer, live: Applied, since: datetime) -> None:
     newest = datetime.fromtimestamp(max(closed) / 1_000_000, UTC) if closed else None
     if newest is not None and since <= newest:
         return
-    ways = "wait for its first window, or drop the stream and apply it with `-- backfill: earliest`"
+    ways = "Wait for its first window, or drop the stream and apply it with `-- backfill: earliest`"
     message = (
-        f"Stream {live.name} has not written all windows yet that begin before {since.isoformat()}, and a swap would lose them: "
-        + (f"the newest --since is {newest.isoformat()}." if newest is not None else f"{ways}.")
+        f"Stream {live.name} has not yet written all windows that begin before {since.isoformat()}; a swap would lose them. "
+        + (f"The newest possible --since is {newest.isoformat()}." if newest is not None else f"{ways}.")
     )
     raise TidegateError(message)
 
@@ -197,7 +197,7 @@ def _build_stateful(writer: Writer, applied: Applied) -> Offsets:
     path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
     ends = StreamCheckpoint(writer.spark, path).next_offsets()
     if ends is None:
-        message = f"Kafka holds nothing for stream {applied.name} since then."
+        message = f"Kafka holds no record for stream {applied.name} since then."
         raise FatalError(message)
     return ends
 

@@ -1,4 +1,4 @@
-"""What a stream's user needs on the stream's own topic: asked of Kafka beforehand, as it is read after a crash only."""
+"""Rights of a stream's user on the stream's own topic: checked beforehand, because the topic is read after a crash only."""
 
 from ingest.contract.topics import stream_topic
 from ingest.settings import KafkaSettings

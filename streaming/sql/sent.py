@@ -1,12 +1,12 @@
-"""What a stream's topic already holds of batches that are written again: looked up at the first batch after a start.
+"""Records of batches to be written again that a stream's topic already holds: looked up at the first batch after a start.
 
 A process may die after it sent a batch and before its checkpoint says so. Spark then plans the batch again, and another stream
 that reads the topic would take its records for new ones. Only the stream itself writes there, one batch after the other, so
 the records of its newest batches are the last ones of each partition. Records are compared by key and value, since a batch
 that is planned again may end elsewhere and number its rows otherwise.
 
-What no batch met yet is kept in `<root>/_streams/<name>.sent` while batches are compared, and a second start goes on from
-there: a number says nothing of it once other plans use it, and what was met already would hide new records that are equal.
+Records that no batch matched yet are kept in `<root>/_streams/<name>.sent` while batches are compared; a second start uses
+them: a number means nothing once other plans use it, and records matched already would hide equal new ones.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Left", "Records", "Sent", "SentFile", "batch_number", "sent_after", "sent_since", "unsent"]
 
 Records = Counter[tuple[str | None, str | None]]
-"""How often there is a record of this key and value."""
+"""Number of records per key and value."""
 
 _FIRST_LOOK: Final = 1_000
 _DEEPER: Final = 8
@@ -39,7 +39,7 @@ _DEEPER: Final = 8
 
 @dataclass(slots=True)
 class Sent:
-    """What the topic has of a batch and of those after it; `newest` is the number of the last one, -1 where there is none."""
+    """Records of a batch and of later ones in the topic; `newest` is the number of the last batch, -1 if there is none."""
 
     records: Records = field(default_factory=Counter)
     newest: int = -1
@@ -47,7 +47,7 @@ class Sent:
 
 @dataclass(slots=True)
 class _Part:
-    """What was read of one partition; `is_whole` says that it begins with a record of an earlier batch."""
+    """Records read of one partition; `is_whole` says that it begins with a record of an earlier batch."""
 
     is_whole: bool = False
     records: Records = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class _Part:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a topic has and no batch met yet, and the topic's ends up to which it was read for that."""
+    """Records of a topic that no batch has matched yet, and the topic's ends up to which it was read for them."""
 
     records: Records
     ends: dict[int, int]
@@ -73,7 +73,7 @@ class SentFile:
         self.is_there = False
 
     def read(self, number: int) -> tuple[Left, int, Offsets] | None:
-        """What is left for the batch of this number, the newest number sent, and behind which source offsets nothing is left."""
+        """Return the records left for this batch, the newest number sent, and the source offsets behind which nothing is left."""
         data = read_json(self._path)
         if data is None or data.get("incarnation") != self._incarnation:
             return None
@@ -93,7 +93,7 @@ class SentFile:
         self.is_there = True
 
     def remove(self) -> None:
-        """Batches are compared no longer."""
+        """Stop comparing batches."""
         if self.is_there:
             remove_file(self._path)
             self.is_there = False
@@ -102,7 +102,7 @@ class SentFile:
 def sent_since(
     kafka: KafkaSettings, topic: str, *, incarnation: str, number: int, finished: Collection[str] = ()
 ) -> Sent:
-    """What the topic has of the batch of this number and of later ones of the incarnation.
+    """Return the topic's records of the batch with this number and of later ones of the incarnation.
 
     Held are these records alone, however far back a partition is read to find where they begin. Batches with the names
     `finished` are left out.
@@ -129,7 +129,7 @@ def sent_since(
 
 
 def sent_after(kafka: KafkaSettings, topic: str, *, incarnation: str, offsets: Mapping[int, int]) -> Sent:
-    """What the topic has of the incarnation from these offsets on.
+    """Return the topic's records of the incarnation from these offsets on.
 
     Raises:
         FatalError: there is no such topic, or this user may not read it.
@@ -165,7 +165,7 @@ def unsent(records: "DataFrame", sent: Records) -> "tuple[DataFrame, Records]":
 
 
 def batch_number(record: TailRecord, incarnation: str) -> int | None:
-    """Of a record that a batch of this incarnation sent; None of any other."""
+    """Return the batch number of a record that a batch of this incarnation sent; None for any other record."""
     headers = {name: _text(value) for name, value in record.headers}
     number = (headers.get("batch") or "").partition("-")[0]
     return int(number) if headers.get("incarnation") == incarnation and number.isdecimal() else None

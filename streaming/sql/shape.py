@@ -48,13 +48,13 @@ def check_columns(columns: Iterable[tuple[str, str]], where: str) -> None:
     names = []
     for name, kind in columns:
         if not _COLUMN.fullmatch(name):
-            msg = f"{where}: the column {name!r} has no name of its own; wanted `… AS name` in the SELECT."
+            msg = f"{where}: the column {name!r} has no explicit name; wanted `… AS name` in the SELECT."
             raise ConfigError(msg)
         if any(word in kind for word in _UNWRITABLE):
-            msg = f"{where}: the column {name} is of type {kind}, which tables don't hold; wanted a CAST."
+            msg = f"{where}: the column {name} has type {kind}, which tables can't store; wanted a CAST."
             raise ConfigError(msg)
         if name.lower() in names:
-            msg = f"{where}: the column {name} stands twice in the SELECT; wanted each name once."
+            msg = f"{where}: the column {name} is twice in the SELECT; wanted each name once."
             raise ConfigError(msg)
         names.append(name.lower())
 
@@ -71,28 +71,26 @@ def check_streamable(definition: Definition, shape: Shape, rows: "DataFrame", wh
         msg = f"{where}: key is {definition.key!r}, which is no column of the SELECT: {', '.join(names)}."
         raise ConfigError(msg)
     if not rows.isStreaming:
-        msg = f"{where}: it reads no stream; wanted `readings` or a stream with a topic after FROM."
+        msg = f"{where}: the query does not read a stream; wanted `readings` or a stream with a topic after FROM."
         raise ConfigError(msg)
     if shape.stateful and definition.watermark is None:
         msg = (
-            f"{where}: it remembers rows ({shape.state[0]}) and nothing says for how long; wanted a line such as "
-            "`-- watermark: event_time 2 minutes` and that column in its window or join."
+            f"{where}: the query keeps state ({shape.state[0]}) without a time limit; wanted a line such as "
+            "`-- watermark: event_time 2 minutes` and that column in the window or join."
         )
         raise ConfigError(msg)
     if shape.stateful and definition.late == "correct":
         msg = (
-            f"{where}: late=correct holds for streams without state, where nothing is late. Windows of a stream drop what "
-            "comes after their watermark and count it; `tidegate streams rewind` makes them anew, and the tables rollups_1m, "
-            "rollups_5m and rollups_1h correct themselves. Wanted late=drop."
+            f"{where}: late=correct is for streams without state, where no row is late; wanted late=drop. Windows of a stream "
+            "drop and count rows that come after their watermark; `tidegate streams rewind` rebuilds the windows. The tables "
+            "rollups_1m, rollups_5m and rollups_1h correct themselves."
         )
         raise ConfigError(msg)
     if shape.stateful and definition.trigger_seconds is None:
-        msg = f"{where}: realtime is for streams that remember nothing; wanted `-- trigger: 1 second`."
+        msg = f"{where}: realtime is for streams without state; wanted `-- trigger: 1 second`."
         raise ConfigError(msg)
     if shape.stateful and definition.backfill == "delta":
-        msg = (
-            f"{where}: backfill=delta is for streams that remember nothing; wanted earliest (what Kafka has) or latest."
-        )
+        msg = f"{where}: backfill=delta is for streams without state; wanted earliest (all that Kafka has) or latest."
         raise ConfigError(msg)
     _ask_spark(rows, where)
 
@@ -106,7 +104,7 @@ def _ask_spark(rows: "DataFrame", where: str) -> None:
     try:
         checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), append)
     except AnalysisException as error:
-        msg = f"{where}: Spark can't run it as a stream: {first_line(error)}"
+        msg = f"{where}: Spark can't run the query as a stream: {first_line(error)}"
         raise ConfigError(msg) from error
 
 
@@ -137,7 +135,7 @@ def _aggregate(node: Any) -> str:
 
 
 def _key(expression: Any, node: Any) -> str:
-    """A key with its type; a window with its length too, which stands in the projection below."""
+    """Return a key with its type; a window also with its length, which is in the projection below."""
     text = f"{expression.sql()} {expression.dataType().simpleString()}"
     if expression.sql() not in ("window", "session_window"):
         return text

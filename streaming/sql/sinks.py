@@ -1,4 +1,4 @@
-"""Where a stream's batches go: first its topic, which others wait for, then its Delta table.
+"""Outputs of a stream's batches: first its topic, which others wait for, then its Delta table.
 
 Each commit of the table says which stream, incarnation and batch it is and where that ended in Kafka. The newest one is
 looked up at start, and its offsets decide, never a batch's number alone: a checkpoint that lost its newest plan gives the same
@@ -62,7 +62,7 @@ _PLAIN: Final = ("string", "timestamp", "date", "bigint", "int", "double")
 
 
 def unstored(starts: Offsets, ends: Offsets, stored: Offsets, *, replay: bool) -> Offsets | None:
-    """From where a batch's records are not in the table yet; None where all of them are, its own start where none is.
+    """Return where a batch's unstored records begin; None if all are stored, the batch's own start if none are.
 
     `replay`: the batch's number is one that the table knows. A batch without records is one of its own unless it is that.
     """
@@ -122,7 +122,7 @@ def refuse_other_types(root: str, name: str, schema: str, *, anew: str | None = 
         root: of the tables.
         name: of the table.
         schema: what is to be written, as Spark's JSON.
-        anew: how the table would be made anew, where that is not by dropping the stream.
+        anew: how to create the table again, if that is not by dropping the stream.
 
     Raises:
         ConfigError: names the column, both types and what to do.
@@ -134,9 +134,9 @@ def refuse_other_types(root: str, name: str, schema: str, *, anew: str | None = 
     stored, wanted = _types(DeltaTable(uri).schema().to_json()), _types(Schema.from_json(schema).to_json())
     for column, kind in wanted.items():
         if stored.get(column, kind) != kind:
-            anew = anew or f"drop the stream without --keep-table and apply it anew (`tidegate streams drop {name}`)"
+            anew = anew or f"drop the stream without --keep-table and apply it again (`tidegate streams drop {name}`)"
             msg = (
-                f"Column {column} of the table {name} is {_kind(stored[column])}, and the statement gives {_kind(kind)}: a "
+                f"Column {column} of the table {name} is {_kind(stored[column])}, but the statement gives {_kind(kind)}; a "
                 f"table's column keeps its type. CAST it back to {_kind(stored[column])}, or {anew}."
             )
             raise ConfigError(msg)
@@ -152,7 +152,7 @@ def _kind(kind: Any) -> str:
 
 
 class Sink(Batches):
-    """Of one applied stream, or of its shadow."""
+    """Output of one applied stream, or of its shadow."""
 
     _known: "Position | None" = None
     _kept: SentFile | None = None
@@ -174,7 +174,7 @@ class Sink(Batches):
         log_retention_hours: int,
         fsync: bool = False,
     ) -> None:
-        """A sink that goes on from what its table says.
+        """Create a sink that goes on from its table's state.
 
         Args:
             spark: the session.
@@ -183,7 +183,7 @@ class Sink(Batches):
             applied: the stream.
             ends: where a batch ends in Kafka.
             again: the stream's output of exactly the records between two positions.
-            mirror: told the offsets after each batch.
+            mirror: receives the offsets after each batch.
             follow: keeps the stream's position; None for a shadow.
             topic: False leaves the topic out.
             table_name: of a shadow.
@@ -244,17 +244,17 @@ class Sink(Batches):
             self._follow.close()
 
     def _starts(self, number: int) -> Offsets:
-        """Where the batch began: where the one before it ended, or the stream itself."""
+        """Return the start of the batch: the end of the one before it, or the start of the stream."""
         if number > 0 and number != self._number:
             return self._ends(number - 1)
         return self._reached
 
     def _begin(self, starts: Offsets, ends: Offsets, number: int) -> Offsets | None:
-        """From where a batch is to be written; None where all of it is. Its topic comes first, so it has what the table has."""
+        """Return where to start writing a batch; None if all is written. The topic comes first, so it has what the table has."""
         known = self._known
         if known is None and self._appender is None:
             return starts
-        # What a stream with state gives depends on the batches before too: only the very same batch is known to be there.
+        # The output of a stream with state also depends on the batches before: only the very same batch is known to be there.
         if known is not None and (known.batch, known.starts, known.offsets) == (number, starts, ends):
             return None
         return unstored(starts, ends, self.stored, replay=number <= self.done)
@@ -289,9 +289,9 @@ class Sink(Batches):
             return
         name = self._applied.name
         message = (
-            f"The table of stream {name} holds a part of batch {number} already: its checkpoint is older than the table, as "
-            f"after a power cut. Nothing is written twice: rebuild it with `tidegate streams rewind {name} --since TIME "
-            "--into shadow`, then `--swap`."
+            f"The table of stream {name} already holds a part of batch {number}: the checkpoint is older than the table, as "
+            f"after a power cut. To avoid writing rows twice, the stream stopped. Rebuild it with `tidegate streams rewind "
+            f"{name} --since TIME --into shadow`, then `--swap`."
         )
         raise FatalError(message)
 
@@ -338,7 +338,7 @@ class Sink(Batches):
             self._kept.write(number, newest=sent.newest, until=self._sent_before, **states)
 
     def _look(self, topic: str, number: int, sources: Offsets) -> tuple[Sent, Offsets, dict[int, int]]:
-        """What the topic may have of this batch and of later ones, behind which offsets none of it is, and how far it was read.
+        """Return the topic's possible records of this batch and later, offsets with none behind them, and the offsets read to.
 
         Another plan may spread it over other numbers; what was sent read nothing behind the end of the sources.
         """
@@ -398,7 +398,7 @@ def topic_rows(rows: "DataFrame", applied: Applied, *, batch: "str | SparkColumn
 
 
 def counted_records(rows: "DataFrame", applied: Applied) -> Records:
-    """How often the topic has a record of each key and value, once these rows are sent."""
+    """Count the topic's records per key and value, once these rows are sent."""
     counted = _records(rows, applied).groupBy("key", "value").count().collect()
     return Counter({(row["key"], row["value"]): row["count"] for row in counted})
 

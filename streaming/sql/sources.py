@@ -1,4 +1,4 @@
-"""What a statement reads: streams (topics in Kafka) and static Delta tables, found by name."""
+"""Sources of a statement: streams (topics in Kafka) and static Delta tables, found by name."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ class Sources:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the streams."""
+        """Names of the streams."""
         return tuple(source.name for source in self.streams)
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """Of the streams."""
+        """Topics of the streams."""
         return tuple(source.topic for source in self.streams)
 
 
@@ -75,8 +75,8 @@ def find_sources(
         else:
             have = ", ".join(["readings", *sorted(set(applied) | set(known) - {"readings"})])
             msg = (
-                f"{where}: it reads {name!r}, which is no stream that is applied and no table; there are: {have}. A stream "
-                f"that another one reads is applied first: `tidegate streams apply {name}`."
+                f"{where}: the query reads {name!r}, which is neither a table nor an applied stream; there are: {have}. Apply "
+                f"a stream before the streams that read it: `tidegate streams apply {name}`."
             )
             raise ConfigError(msg)
     return Sources(tuple(streams), tuple(tables))

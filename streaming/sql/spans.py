@@ -20,7 +20,7 @@ __all__ = ["history_rows", "kafka_rows", "sources_of", "write_history"]
 
 
 def sources_of(writer: Writer, session: "SparkSession", applied: Applied) -> Sources:
-    """What an applied stream reads, as it is now; `session` is the stream's.
+    """Return the present sources of an applied stream; `session` is the stream's.
 
     Raises:
         ConfigError: a source is not there any more.
@@ -37,7 +37,7 @@ def sources_of(writer: Writer, session: "SparkSession", applied: Applied) -> Sou
 
 
 def kafka_rows(writer: Writer, applied: Applied, starts: Offsets, ends: Offsets) -> "DataFrame":
-    """The stream's output of exactly these records; for streams that remember nothing."""
+    """Return the stream's output of exactly these records; for streams without state."""
     return _over(writer, applied, lambda session: from_kafka(session, writer.kafka, starts, ends))
 
 
@@ -55,7 +55,9 @@ def history_rows(
     """
     if applied.shape.sources != ("readings",):
         others = ", ".join(name for name in applied.shape.sources if name != "readings")
-        message = f"Stream {applied.name} reads {others}: what Kafka no longer has of that can't be read from Delta."
+        message = (
+            f"Stream {applied.name} reads {others}; records of it that Kafka has deleted can't be read from Delta."
+        )
         raise TidegateError(message)
     return _over(writer, applied, lambda session: from_history(session, writer.root, before, since, after or {}))
 

@@ -1,4 +1,4 @@
-"""What each stream does now, in one file beside the applied ones: `tidegate streams ls` reads it without Spark."""
+"""State of each stream in one file next to the applied ones: `tidegate streams ls` reads it without Spark."""
 
 import time
 from dataclasses import asdict, dataclass, field
@@ -35,12 +35,12 @@ class StreamStatus:
 
 
 def write_status(root: str, streams: list[StreamStatus]) -> None:
-    """Write all."""
+    """Write the state of all streams."""
     content = {"at": time.time(), "streams": [asdict(stream) for stream in streams]}
     write_json(streams_folder(root) / NAME, content)
 
 
 def read_status(root: str) -> tuple[float, dict[str, dict[str, Any]]]:
-    """When it was written (0 for never), and each stream's fields."""
+    """Return the time of the write (0 for never), and each stream's fields."""
     content = read_json(streams_folder(root) / NAME) or {"at": 0.0, "streams": []}
     return float(content["at"]), {stream["name"]: stream for stream in content["streams"]}

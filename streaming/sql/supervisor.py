@@ -132,11 +132,11 @@ class Streams:
             return
         entry.seen_at, entry.counted_rows = "", 0
         entry.status.set("running")
-        logger.info("stream %s runs", entry.applied.name)
+        logger.info("stream %s is running", entry.applied.name)
 
     def _fail(self, entry: _Entry, error: BaseException) -> None:
         name = entry.applied.name
-        logger.debug("stream %s ended", name, exc_info=error)
+        logger.debug("stream %s failed", name, exc_info=error)
         fault = classify(error, bootstrap_servers=self._writer.kafka.bootstrap_servers, log="Spark's log")
         text = str(fault).replace("The landing query", f"Stream {name}").replace("landing waits", "it waits")
         entry.status.errors += 1

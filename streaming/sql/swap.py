@@ -60,7 +60,9 @@ def swap_stream(writer: Writer, request: Request) -> dict[str, Any]:
     if live is None or shadow is None:
         if live is not None and _swapped_by(writer, name, request):
             return {"name": name, "swapped": True, "incarnation": live.incarnation}
-        message = f"Stream {name} has no shadow. Make one: `tidegate streams rewind {name} --since TIME --into shadow`."
+        message = (
+            f"Stream {name} has no shadow. Build one: `tidegate streams rewind {name} --since TIME --into shadow`."
+        )
         raise TidegateError(message)
     if supervisor := supervisor_of(writer.root):
         supervisor.stop_stream(name)
@@ -74,7 +76,7 @@ def swap_stream(writer: Writer, request: Request) -> dict[str, Any]:
 
 
 def finished(writer: Writer, live: Applied) -> Applied:
-    """What is applied after a swap whose commit is there; the stream itself where there is none."""
+    """Return the applied stream after a committed swap; the stream itself if there was none."""
     shadow = load_shadow(writer.root, live.name)
     if shadow is None:
         return live
@@ -90,7 +92,7 @@ def finished(writer: Writer, live: Applied) -> Applied:
 
 
 def forget_shadow(writer: Writer, name: str) -> None:
-    """Take the shadow's file and table away."""
+    """Delete the shadow's file and table."""
     from streaming.sql.tables import delete_table
 
     remove_file(streams_folder(writer.root) / f"{name}.shadow")
@@ -98,7 +100,7 @@ def forget_shadow(writer: Writer, name: str) -> None:
 
 
 def sent_until(root: str, live: Applied, finished: Offsets) -> Offsets:
-    """How far the topic of the live stream is; `finished` is what its checkpoint says.
+    """Return how far the topic of the live stream is; `finished` is what its checkpoint says.
 
     A stop waits for the batch in hand and then interrupts Spark, mostly before the checkpoint says that the batch is finished.
     """
@@ -152,7 +154,7 @@ def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | No
 
 
 def _sent_last(writer: Writer, live: Applied, mark: StreamMark | None) -> Sent:
-    """What the topic has of batches that the live stream did not finish: it may have been killed between topic and table."""
+    """Return the topic's records of unfinished batches of the live stream, which may have died between topic and table."""
     if "topic" not in live.shape.sinks:
         return Sent()
     known = newest_position(writer.root, live)
@@ -182,7 +184,7 @@ def _keep_sent(writer: Writer, applied: Applied, rows: "DataFrame", done: Offset
 
 
 def _caught_up(writer: Writer, shadow: Shadow, stored: Offsets, ends: Offsets, oldest: Offsets) -> list["DataFrame"]:
-    """What the shadow has not read yet; and rows of before `since` that the live table has not."""
+    """Return the rows that the shadow has not read yet, and rows from before `since` that the live table lacks."""
     parts = []
     if moved(shadow.ends, ends):
         rows = _between(writer, shadow.applied, shadow.ends, ends, oldest)
@@ -203,14 +205,14 @@ def _between(writer: Writer, applied: Applied, starts: Offsets, ends: Offsets, o
 
 
 def _is_kept(applied: Applied) -> bool:
-    """Whether a table holds what Kafka no longer has."""
+    """Return whether a table holds the records that Kafka no longer has."""
     return applied.shape.sources == (READINGS.name,)
 
 
 def refuse_rows_lost(shadow: Shadow, done: Offsets, oldest: Offsets) -> None:
     """Refuse where Kafka lost records that the shadow did not read, and that the live stream read up to `done`.
 
-    With state nothing may be missing: the shadow's checkpoint goes on behind what it read.
+    With state nothing may be missing: the shadow's checkpoint continues after what it read.
 
     Raises:
         TidegateError: names the partition and the next step.
@@ -221,7 +223,7 @@ def refuse_rows_lost(shadow: Shadow, done: Offsets, oldest: Offsets) -> None:
                 name = shadow.applied.name
                 message = (
                     f"Kafka no longer has offsets {begin} to {edge - 1} of {topic} partition {part}, and the shadow of {name} "
-                    "did not read them. Nothing was changed. Make the shadow again: "
+                    "did not read them. Nothing was changed. Build the shadow again: "
                     f"`tidegate streams rewind {name} --since TIME --into shadow`."
                 )
                 raise TidegateError(message)

@@ -1,4 +1,4 @@
-"""Takes a stream's table away: its files, and what Delta remembers of its log."""
+"""Deletes a stream's table: its files, and Delta's cached state of its log."""
 
 import shutil
 from typing import Any
@@ -12,13 +12,13 @@ __all__ = ["delete_table"]
 
 
 def delete_table(writer: Writer, name: str) -> None:
-    """Take it away, log and all; nothing happens where it is not there.
+    """Delete the table with its log; nothing happens if it does not exist.
 
     Raises:
         TidegateError: it is a table of Tidegate itself.
     """
     if name in ALL_TABLES:
-        message = f"{name} is no stream's table."
+        message = f"{name} is not the table of a stream."
         raise TidegateError(message)
     uri = table_uri(writer.root, name)
     shutil.rmtree(to_path(uri), ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Which column of a stream's output says when: what `rewind --since` goes by."""
+"""Find the column of a stream's output that holds its time, for `rewind --since`."""
 
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,5 @@ def time_expression(schema: "StructType", name: str = "the stream") -> tuple[str
     for column in (*_KNOWN, *times):
         if column in times:
             return column, f"`{column}`"
-    message = (
-        f"{name} has no column that is a time, so nobody can say which rows are of --since and later; add event_time."
-    )
+    message = f"{name} has no column with a time, so the rows since --since cannot be found; add event_time."
     raise ConfigError(message)

@@ -88,7 +88,7 @@ def test_a_topic_that_is_there_already_is_not_touched(kafka: KafkaSettings) -> N
     workload = Workload(topic=TOPIC, messages=10)
 
     def second_run(_pids: list[int]) -> None:
-        with pytest.raises(FatalError, match=f"topic {TOPIC} is there already"):
+        with pytest.raises(FatalError, match=f"topic {TOPIC} already exists"):
             run_workload(workload, kafka)
         assert topics(kafka) == {TOPIC, f"{TOPIC}-warm"}
 

@@ -72,5 +72,5 @@ def test_cold_segments_come_from_the_disk_and_what_is_retained_is_read_too(
     assert found["stored_mb"] >= 15 and found["cold_mb"] == found["stored_mb"]
     assert found["disk_read_mb"] >= 0.9 * found["cold_mb"]
     assert found["fill_mb_per_second"] > 0 < found.get("broker_cpu_us_per_mb_read", 1)
-    with pytest.raises(UnavailableError, match="want a cluster on this machine"):
+    with pytest.raises(UnavailableError, match="need a cluster on this machine"):
         run_workload(workload, kafka)

@@ -84,7 +84,7 @@ def test_cells_have_figures_and_resources_and_only_topics_of_the_run_come_and_go
     process.send_signal(signal.SIGTERM)
     out, words = process.communicate(timeout=120)
     assert process.returncode == 130, words
-    assert "what was measured until now is reported" in words
+    assert "Interrupted: reporting the results so far" in words
     result = json.loads(out)
     assert result["interrupted"]
     assert [len(cell["spread"]["lost"]["runs"]) for cell in result["cells"]] == [2, 2]

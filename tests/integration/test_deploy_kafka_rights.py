@@ -128,4 +128,4 @@ def test_a_streams_missing_right_is_known_before_the_crash(
     with pytest.raises(MissingRightError, match="grant it READ on the topic"):
         check_stream_rights(guest, name)
     grant(secured, ResourceType.TOPIC, stream_topic(name), AclOperation.READ)
-    wait_until(lambda: found("ok", f"{stream_topic(name)} may be written and read"), what="both rights")
+    wait_until(lambda: found("ok", f"{stream_topic(name)} is writable and readable"), what="both rights")

@@ -165,8 +165,8 @@ def test_a_wrong_hash_is_one_sentence_and_never_in_the_cache(repository: Reposit
     repository.put("two", b"changed on its way")
     with pytest.raises(UnavailableError) as error:
         artifacts.ensure("spark", quiet, cache=cache)
-    assert "org.example:two:1.0 arrived with sha256" in str(error.value)
-    assert "thrown away" in str(error.value)
+    assert "org.example:two:1.0 has the sha256" in str(error.value)
+    assert "the download was deleted" in str(error.value)
     assert "two-1.0.jar" not in names(cache)
     repository.put("two", b"two" * 1000)
     artifacts.ensure("spark", quiet, cache=cache)

@@ -117,7 +117,7 @@ def test_three_secured_nodes_write_on_without_their_leader(bed: Path, unique_nam
     assert partition().leader != leader
     down = json.loads(tidegate("status", "--json", code=1))
     assert [node["node_id"] for node in down["nodes"] if not node["alive"]] == [leader]
-    assert "does not run" in tidegate("kill", str(leader), code=69)
+    assert "is not running" in tidegate("kill", str(leader), code=69)
 
     tidegate("restart", str(leader))
     wait_until(lambda: len(partition().isrs) == 3, seconds=90, what="three copies in sync")

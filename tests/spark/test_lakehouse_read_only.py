@@ -144,10 +144,10 @@ def test_a_statement_that_reads_is_a_streams_own(place: Place, sql: str) -> None
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
-        ("device, upper(text)", "has no name of its own"),
-        ("device AS `a.b`", "has no name of its own"),
-        ("device, metric AS Device", "stands twice"),
-        ("device, INTERVAL '1' HOUR AS pause", "tables don't hold"),
+        ("device, upper(text)", "has no explicit name"),
+        ("device AS `a.b`", "has no explicit name"),
+        ("device, metric AS Device", "is twice in the SELECT"),
+        ("device, INTERVAL '1' HOUR AS pause", "tables can't store"),
     ],
 )
 def test_columns_that_no_sink_can_write_are_refused_everywhere(place: Place, columns: str, says: str) -> None:

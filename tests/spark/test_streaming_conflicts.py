@@ -33,7 +33,7 @@ def test_other_content_is_a_dead_letter_and_equal_content_is_none(
     assert told(lander) == [("conflicting_duplicate", "stream", "d1", 1, 2, False)]
     assert letter["payload"] == encode_record(again)
     assert (letter["path"], letter["got"]) == ("$.readings[0]", "temperature = 99")
-    assert letter["wanted"] == "what is stored under bs:1:1 from partition 0 offset 0: temperature = 21"
+    assert letter["wanted"] == "the content stored for bs:1:1 from partition 0 offset 0: temperature = 21"
     assert (letter["source_topic"], letter["message_id"], letter["mqtt_topic"]) == (
         lander.topics.readings,
         "bs:1:1",

@@ -216,21 +216,24 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"device": "d11", "factor": 2.0}, "Did you mean d1"),
     ({"factor": 2.0, "metric": "temp"}, "has no metric temp; it has"),
     ({"factor": 2.0, "from": at(9).isoformat(), "to": at(9).isoformat()}, "--from must be before --to"),
-    ({"factor": 2.0, "from": at(900).isoformat()}, "lies in that range; nothing was changed. Its rows have event_time"),
+    (
+        {"factor": 2.0, "from": at(900).isoformat()},
+        "has no rows in that range; nothing was changed. Its rows have event_time",
+    ),
     ({"factor": 0.0}, "A factor of 0"),
-    ({"factor": float("nan")}, "leaves no number"),
+    ({"factor": float("nan")}, "is not a finite number"),
     ({"factor": 1.0}, "changes nothing"),
     ({"offset": 0.0}, "changes nothing"),
     ({"factor": 1e308}, "would become"),
     ({}, "exactly one"),
     ({"delete": True, "offset": 1.0}, "exactly one"),
     ({"unit": " "}, "The unit is empty"),
-    ({"unit": "°F", "metric": "t"}, "have the unit °F already"),
+    ({"unit": "°F", "metric": "t"}, "already have the unit °F"),
     (
         {"unit": "bar", "conversions": {"hPa": [1.0, 1000.0, 0.0]}, "metric": "t"},
         "have '°F', which cannot be converted",
     ),
-    ({"factor": 2.0, "metric": "on"}, "hold no number"),
+    ({"factor": 2.0, "metric": "on"}, "hold text or true and false, not numbers"),
 ]
 
 

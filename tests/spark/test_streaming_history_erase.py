@@ -180,12 +180,12 @@ def test_what_is_not_landed_and_kafka_s_dates_are_said(lander: Any, record: Any)
     lander.send(record(2, seq=2, device=SECRET), record(3, seq=3, device=SECRET))
     writer = make_writer(lander)  # nothing lands beside
     with pytest.raises(
-        TidegateError, match=f"No table knows a device pump; 1 are known. Did you mean {SECRET}|lists them"
+        TidegateError, match=f"No table has a device pump; the tables have 1 devices. Did you mean {SECRET}|lists them"
     ):
         erase(writer, Request("erase", {"device": "pump"}))
     receipt = erase(writer, Request("erase", {"device": SECRET}))
     assert receipt["not_landed"] == 2
-    assert "holds 2 records not landed yet" in receipt["remarks"][0]
+    assert "holds 2 records that have not landed yet" in receipt["remarks"][0]
     topic = receipt["kafka"][lander.topics.readings]
     assert topic["forgotten_at"], topic["why"]
     kept = datetime.fromisoformat(topic["forgotten_at"]) - datetime.fromisoformat(receipt["at"])

@@ -94,7 +94,7 @@ def test_identities_of_rows_that_are_gone_are_forgotten_and_what_was_derived_fro
         append.commit(encode_cursor({"readings": version}))
     # All that knows of the batch is gone but the file of identities, which was saved at the stop, and the derived table.
     lose(lander, ("offsets", "commits", "readings"))
-    with pytest.raises(FatalError, match=f"latest has seen version {version} of readings"):
+    with pytest.raises(FatalError, match=f"latest read version {version} of readings"):
         lander.start()
     lander.repair()
     lander.land()

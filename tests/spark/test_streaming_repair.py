@@ -120,7 +120,7 @@ def test_what_kafka_lost_is_passed_over_only_by_command_and_said_in_the_table(
     for number in range(10, 20):
         producer.produce(topic, key=b"d1", value=encode_record(record(number)), partition=0)
     assert producer.flush(120) == 0
-    assert f"{topic} partition 0 was made anew or cut: stored up to offset 4" in refused(lander)
+    assert f"{topic} partition 0 was recreated or cut back: stored up to offset 4" in refused(lander)
     lander.repair("--accept-loss")
     lander.land()
     assert numbers(lander) == twice(1, 4, 5, *range(10, 20))

@@ -77,8 +77,14 @@ def test_a_log_that_was_cut_back_and_written_on_is_refused_and_repair_lands_each
     kafka.go_back()
     lander.send(*(record(number) for number in range(11, 21)), dead_letter(21), dead_letter(22))
     said = refused(lander)
-    assert f"{topic} partition 0 was made anew or cut: stored up to offset 6, from offset 2 on" in said
-    assert f"{letters} partition 0 was made anew or cut: stored up to offset 1, from offset 1 on" in said
+    assert (
+        f"{topic} partition 0 was recreated or cut back: stored up to offset 6, it holds other records from offset 2 on"
+        in said
+    )
+    assert (
+        f"{letters} partition 0 was recreated or cut back: stored up to offset 1, it holds other records from offset 1 on"
+        in said
+    )
     lander.forget_checkpoint()
     assert "from offset 2 on" in refused(lander), "nor does a new checkpoint pass over it"
     assert "from offset 2 on" in lander.repair()[0]

@@ -28,7 +28,7 @@ def events(rows: list[dict[str, Any]]) -> list[str]:
 
 def test_the_shipped_examples_survive_restarts_crashes_changes_and_a_rewind(scene: Scene) -> None:
     country, city = ((EXAMPLES / f"events_in_{name}.sql").read_text() for name in ("country", "city"))
-    with pytest.raises(ConfigError, match="reads 'events_in_country', which is no stream that is applied"):
+    with pytest.raises(ConfigError, match="reads 'events_in_country', which is neither a table nor an applied stream"):
         scene.apply("events_in_city", city)
     scene.event("a", "in", "Bangalore")
     scene.event("b", "us", "Boston")
@@ -116,7 +116,7 @@ def test_the_shipped_examples_survive_restarts_crashes_changes_and_a_rewind(scen
     assert events(scene.rows("events_in_country")) == ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
     assert not scene.rows("events_in_country__shadow")
 
-    with pytest.raises(TidegateError, match="is read by events_in_city"):
+    with pytest.raises(TidegateError, match="read stream events_in_country: events_in_city"):
         scene.ask("drop", "events_in_country")
     assert scene.ask("drop", "events_in_city", keep_table=True)["dropped"]
     assert scene.ask("drop", "events_in_country")["dropped"]
@@ -192,7 +192,7 @@ def test_a_window_joined_with_a_table_drops_and_counts_late_rows_and_is_rewound(
     scene.streams.close()
     for seconds in (500, 700):
         scene.send("d1", "temperature", at=at(seconds), value=8.0)
-    with pytest.raises(TidegateError, match=r"has not written all windows yet .* the newest --since is"):
+    with pytest.raises(TidegateError, match=r"has not yet written all windows .* The newest possible --since is"):
         scene.ask("rewind", "by_minute", text=WINDOWS, since=at(600).isoformat())
     scene.ask("rewind", "by_minute", text=WINDOWS, since=at(180).isoformat())
     assert scene.ask("swap", "by_minute")["swapped"]

@@ -72,7 +72,7 @@ def test_what_kafka_no_longer_has_comes_from_delta_or_a_clock_that_runs_ahead(sc
     scene.streams = Streams(scene.writer)
     scene.until(lambda: read_status(scene.lander.root)[1]["past"]["state"] == "failed", "the refusal")
     said = read_status(scene.lander.root)[1]["past"]["detail"]
-    assert "Kafka no longer has what stream past reads next" in said
+    assert "Kafka no longer has the records that stream past reads next" in said
     assert "tidegate streams rewind past --since TIME" in said
     scene.ask("rewind", "past", text=past, since=hour_ago)
     assert scene.ask("swap", "past")["missing"] == {}
@@ -165,7 +165,7 @@ def test_offsets_and_topics_decide_and_not_a_batchs_number(scene: Scene) -> None
     scene.lander.producer = Producer({"bootstrap.servers": scene.lander.kafka.bootstrap_servers})
     for number in range(10):
         scene.send(f"e{number}", "event", text="e")
-    refusal(f"{topic} partition 0 was made anew or cut")
+    refusal(f"{topic} partition 0 was recreated or cut back")
     move_away()
     scene.until(lambda: "e9" in devices(), "the rows of the new topic")
     assert devices() == ["a", "b", "c", "d", *(f"e{number}" for number in range(10))]

@@ -72,7 +72,7 @@ def test_counts_that_are_swapped_between_devices_differ(world: World) -> None:
     world.count(accepted=["a", "b", "b"])
     figures = world.balance()
     assert_faults(figures, unaccounted=1)
-    assert "counted as something else" in figures.examples["count_differs"][0]["what"]
+    assert "counted differently" in figures.examples["count_differs"][0]["what"]
 
 
 def test_counts_that_are_swapped_between_minutes_differ(world: World) -> None:

@@ -80,7 +80,7 @@ def test_an_existing_cluster_is_asked_about_once_with_what_will_be_written(scena
         run_scenarios(RunRequest((scenario,), target=cluster), say=print, ask=refuse, run_cell=never)
     assert asked == [
         "Write 5,000 messages (3 MB) to topics tidegate-bench-* of broker.example:9092, at most 10,000 a second? "
-        "Each topic is removed after its run; no other is touched."
+        "Each topic is deleted after its run; other topics stay."
     ]
 
 
@@ -142,7 +142,7 @@ def test_rights_are_asked_for_before_the_first_message(
         words = str(fault.value)
         assert (f"{' and '.join(missing)} on topics tidegate-bench-*" in words) == bool(missing)
         assert ("READ on groups tidegate-bench-*" in words) == bool(of_group)
-        assert ("could not be removed" in words) == ("DELETE" in missing)
+        assert ("could not be deleted" in words) == ("DELETE" in missing)
 
 
 def test_who_may_not_make_topics_is_asked_for_the_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def test_a_target_without_a_cluster_is_refused_before_anything_starts(scenario: 
 
 
 def test_more_copies_than_brokers_in_all_cells_is_refused_with_the_flag_that_helps(scenario: str) -> None:
-    with pytest.raises(ConfigError, match=r"has no cell: replication=3 wants 3 brokers.* Add --set brokers=3"):
+    with pytest.raises(ConfigError, match=r"has no cell: replication=3 needs 3 brokers.* Add --set brokers=3"):
         plan_of(scenario, RunRequest((scenario,), parameters=("replication=3",)), None)
     assert len(plan_of(scenario, RunRequest((scenario,), parameters=("replication=3", "brokers=3")), None).cells) == 4
 
@@ -213,13 +213,17 @@ def test_more_copies_than_brokers_in_all_cells_is_refused_with_the_flag_that_hel
 @pytest.mark.parametrize(
     ("name", "parameters", "why"),
     [
-        ("failover", ("metadata=kraft", "kill=zookeeper"), "kill=zookeeper finds no ZooKeeper with metadata=kraft."),
-        ("failover", ("replication=5",), "replication=5 wants 5 brokers. Add --set brokers=5."),
-        ("dsbs", ("kind=mqtt", "message_bytes=32"), "kind=mqtt wants a mosquitto. Add --set runs=mosquitto."),
+        (
+            "failover",
+            ("metadata=kraft", "kill=zookeeper"),
+            "kill=zookeeper needs a ZooKeeper, and metadata=kraft has none.",
+        ),
+        ("failover", ("replication=5",), "replication=5 needs 5 brokers. Add --set brokers=5."),
+        ("dsbs", ("kind=mqtt", "message_bytes=32"), "kind=mqtt needs a mosquitto. Add --set runs=mosquitto."),
         ("secure", ("kind=load", "runs=mosquitto"), "kind=load does not run on a mosquitto."),
-        ("secure", ("replication=3",), "replication=3 wants 3 brokers. Add --set brokers=3."),
-        ("ksql", ("disk_mb=0", "disturbance=disk_full", "rate=9"), "disturbance=disk_full wants a small disk."),
-        ("ksql", ("disk_mb=99", "disturbance=none"), "disk_mb=99 is for disturbance=disk_full alone."),
+        ("secure", ("replication=3",), "replication=3 needs 3 brokers. Add --set brokers=3."),
+        ("ksql", ("disk_mb=0", "disturbance=disk_full", "rate=9"), "disturbance=disk_full needs a small disk."),
+        ("ksql", ("disk_mb=99", "disturbance=none"), "disk_mb=99 is for disturbance=disk_full only."),
     ],
 )
 def test_a_scenario_without_a_cell_says_what_keeps_each_of_them_from_running(
@@ -295,7 +299,7 @@ def test_short_and_repeats_change_the_plan(scenario: str) -> None:
 
 
 def test_a_whole_pipeline_is_not_measured_on_a_bare_kafka(cluster: Path) -> None:
-    with pytest.raises(ConfigError, match="use `bench e2e --config`"):
+    with pytest.raises(ConfigError, match="Use `bench e2e --config`"):
         run_scenarios(RunRequest(("pipeline",), target=cluster, agreed=True), say=print, ask=lambda _: True)
-    with pytest.raises(FatalError, match='give the target `runs = "pipeline"`'):
+    with pytest.raises(FatalError, match='Give the target `runs = "pipeline"`'):
         run_cell(Parameters(kind="pipeline"), "t", Bed(KafkaSettings()))

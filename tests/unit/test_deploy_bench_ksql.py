@@ -206,9 +206,9 @@ def test_in_real_time_mode_the_shipped_streams_write_their_topics_alone() -> Non
 
 
 def test_nothing_at_all_is_a_fault_and_no_zero() -> None:
-    with pytest.raises(FatalError, match="nothing of 2000 events"):
+    with pytest.raises(FatalError, match="none of 2000 events"):
         derived_figures(SMALL, outcome([], []))
-    with pytest.raises(FatalError, match='give the target `runs = "streams"`'):
+    with pytest.raises(FatalError, match='Give the target `runs = "streams"`'):
         run_cell(Parameters(kind="streams"), "t", Bed(KafkaSettings()))
 
 
@@ -218,7 +218,9 @@ def test_what_a_stream_has_not_read_yet_is_no_loss(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sql_streams, "_reads_all", lambda _settings, name: name == NAMES[1])
     monkeypatch.setattr(sql_streams, "_state", lambda *_: "applied")
     reader = DerivedReader({stream_topic(name): [] for name in NAMES})
-    with pytest.raises(FatalError, match=r"events_in_country \(applied\). What came until then proves no loss"):
+    with pytest.raises(
+        FatalError, match=r"events_in_country \(applied\). The missing records are therefore not proof of a loss"
+    ):
         sql_streams._settle(load_settings(environ={}), reader, SMALL, followed=NAMES)
 
 

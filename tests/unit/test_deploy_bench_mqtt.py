@@ -61,9 +61,9 @@ def test_a_packet_that_is_sent_again_is_read_and_any_other_refused() -> None:
     data[0] |= 0x08  # DUP
     assert list(form.read(bytes(data))[1]) == [3]
     data[0] = 0xD0
-    with pytest.raises(ConnectionError, match="other than the messages of this load"):
+    with pytest.raises(ConnectionError, match="other packets than the messages of this load"):
         form.read(bytes(data))
-    with pytest.raises(ConnectionError, match="other than PUBACKs"):
+    with pytest.raises(ConnectionError, match="other packets than PUBACKs"):
         Acknowledged().mids(b"\x40\x02\x00\x01\xd0\x00\x00\x00")
     with pytest.raises(ValueError, match="message_bytes is 15, wanted 16 or more"):
         PacketForm("t", 15)
@@ -127,7 +127,7 @@ def test_a_load_that_cannot_be_is_refused_by_name() -> None:
             MqttLoad(topic="t", messages=1, **values)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="wanted 16 or more with mqtt"):
         Parameters(kind="mqtt", message_bytes=8)
-    with pytest.raises(FatalError, match='give the target `runs = "mosquitto"`'):
+    with pytest.raises(FatalError, match='Give the target `runs = "mosquitto"`'):
         run_cell(Parameters(kind="mqtt"), "t", Bed(KafkaSettings()))
 
 
@@ -165,12 +165,12 @@ def test_a_security_that_is_asked_for_leaves_out_the_servers_that_have_none_of_i
 @pytest.mark.parametrize(
     ("broker", "clients", "says"),
     [
-        (0.9, 0.5, "mosquitto is the limit, which has one thread (mosquitto 0.90, clients 0.50 cores)"),
+        (0.9, 0.5, "mosquitto, which has one thread, is the limit (mosquitto 0.90, clients 0.50 cores)"),
         (0.8, 1.0, "the cores are the limit: all 2 were busy (mosquitto 0.80, clients 1.00)"),
         (
             0.4,
             0.5,
-            "no core was missing: 0.90 of 2 were busy (mosquitto 0.40, clients 0.50), the rest waited for answers",
+            "the cores were not full: 0.90 of 2 were busy (mosquitto 0.40, clients 0.50), the rest waited for answers",
         ),
     ],
 )

@@ -141,9 +141,9 @@ class _Producer:
 def test_a_refused_record_ends_the_run_for_a_second_try_would_come_out_of_order() -> None:
     batches = batches_of([b"k"], [0], b"")
     feed_batches(cast("Any", _Producer()), "t", batches)
-    with pytest.raises(UnavailableError, match="refused a record of topic t: too large"):
+    with pytest.raises(UnavailableError, match="rejected a record of topic t: too large"):
         feed_batches(cast("Any", _Producer(refuses=True)), "t", batches)
-    with pytest.raises(UnavailableError, match="did not take 3 records"):
+    with pytest.raises(UnavailableError, match="did not accept 3 records"):
         feed_batches(cast("Any", _Producer(keeps=3)), "t", batches)
 
 
@@ -181,7 +181,7 @@ def test_a_run_waits_for_the_files_of_its_large_topic(tmp_path: Path, monkeypatc
 
 
 def test_cold_segments_want_files_that_can_be_reached() -> None:
-    with pytest.raises(UnavailableError, match="cold segments want a cluster on this machine"):
+    with pytest.raises(UnavailableError, match="cold segments need a cluster on this machine"):
         run_workload(Workload(topic="t", messages=1, cold=True), KafkaSettings())
     with pytest.raises(ConfigError, match="cold is True, wanted False in mode stream"):
         Workload(topic="t", messages=1, cold=True, mode="stream")

@@ -82,7 +82,7 @@ def test_a_c_client_without_a_kafka_says_so() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "UnavailableError: Kafka does not say where topic t is: Local: " in done.stderr
+    assert "UnavailableError: Kafka did not return the metadata of topic t: Local: " in done.stderr
 
 
 def test_kafkas_own_tools_run_in_both_versions_and_with_both_compilers(tmp_path: Path) -> None:

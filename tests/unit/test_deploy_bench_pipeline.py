@@ -113,7 +113,7 @@ def test_a_part_that_started_again_has_no_cost_rather_than_none(last: dict[str, 
 def test_the_busiest_part_is_named_where_the_parts_fill_the_processors() -> None:
     looks = [Look(0.0, {"gateway": 0.0, "stream": 0.0}, {}), Look(10.0, {"gateway": 3.0, "stream": 12.0}, {})]
     assert busy_text(looks, begin_at=0.0, cores=2) == (
-        "the parts used 1.5 of 2 cores, stream 1.2; publisher and reader had the rest"
+        "the parts used 1.5 of 2 cores, stream 1.2; publisher and reader used the rest"
     )
     assert busy_text(looks, begin_at=0.0, cores=8) == ""
 
@@ -198,7 +198,7 @@ def test_a_pipeline_starts_again_only_where_a_cell_wants_another(monkeypatch: py
 def test_devices_that_do_not_get_through_end_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     course, running = Course(monkeypatch), RunningPipeline()
     course.through = 0.5
-    with pytest.raises(FatalError, match="only 500 of 1,000 devices came through"):
+    with pytest.raises(FatalError, match="only 500 of 1,000 devices have a row"):
         running.fit(Parameters(kind="pipeline", devices=1000))
     running.close()
 
@@ -306,7 +306,7 @@ def test_a_soak_gives_the_slopes_that_were_judged_and_says_why_it_failed(monkeyp
     assert (found["last_state_files"], found["over_bound"], found["wrong"]) == (30, 1, 0)
     assert "per_hour_state_files" not in found and "limit" not in found
 
-    wrong = ["descriptors.gateway grows by 99 an hour, and 60 is the bound"]
+    wrong = ["descriptors.gateway grows by 99 an hour; the limit is 60"]
     minutes: list[float] = []
 
     def run_soak(options: Any, folder: Path, *, tell: Any) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def test_paper_peer_zookeeper_mode_and_tidegate_stand_in_one_row() -> None:
 
 def test_another_client_has_a_range_like_tidegate_and_one_run_of_it_is_named() -> None:
     single = result(700)
-    note = "Other clients ran once in each cell: how far their figures vary is not known."
+    note = "Other clients ran once in each cell, so the spread of their figures is unknown."
     for cell in single["cells"]:
         cell["spread"]["produce_per_second"] = spread_of([690.0, 700.0, 710.0]).as_dict()
     assert note in render_markdown([single]) and note in render_report([single])
@@ -121,13 +121,11 @@ def test_a_cell_that_streams_shows_no_figure_of_kafkas_tools() -> None:
 def test_a_result_of_the_older_rule_for_a_busy_machine_says_so() -> None:
     older = result(700, busy="the machine was busy before the start: load 2.1 on 2 cores, wanted at most 1")
     today = result(700, busy="the machine was busy before the start: 1.10 cores were used, wanted at most 0.25")
-    words = (
-        "wanted at most 1. That was the rule of this revision; now it is that other programs use a quarter of a core"
-    )
+    words = "wanted at most 1. This revision had that rule. The present rule allows other programs a quarter of a core"
     for text in (render_markdown([older]), render_report([older])):
         assert words in text
     for text in (render_markdown([today]), render_report([today])):
-        assert "wanted at most 0.25." in text and "rule of this revision" not in text
+        assert "wanted at most 0.25." in text and "This revision had that rule" not in text
 
 
 def test_an_interrupted_run_says_that_cells_are_missing() -> None:
@@ -193,7 +191,7 @@ def test_a_file_keeps_the_text_around_its_tables(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="has no line"):
         fill_file(file, [result(700)])
     assert file.read_text() == "# Head\n"
-    with pytest.raises(ConfigError, match="cannot be filled"):
+    with pytest.raises(ConfigError, match="cannot write tables"):
         fill_file(tmp_path / "no" / "folder.md", [])
 
 

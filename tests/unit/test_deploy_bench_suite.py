@@ -152,7 +152,7 @@ def test_a_scenario_has_the_parameters_of_the_load_with_the_same_defaults() -> N
         ('title = "x"\n[[matrix]]\nmode = ["both"]', "mode"),
         ('title = "x"\n[[targets]]\nbrokers = 0', "targets.0.brokers"),
         ('title = "x"\n[[goals]]\nfigure = "lost"', "give either at_least or at_most"),
-        ('title = "x"\n[[goals]]\nfigure = "lost"\nat_most = 0\nwhen = { size = 3 }', "no parameters"),
+        ('title = "x"\n[[goals]]\nfigure = "lost"\nat_most = 0\nwhen = { size = 3 }', "not parameters"),
         ('title = "x"\n[[goals]]\nfigure = "a"\nat_least = { times = 2, baseline = "b" }', "baseline 'b'"),
         ('title = "x"\n[workload]\nconsumers = 2', "at most 1, the number of partitions"),
         ('title = "x"\n[workload]\nrate = inf', "rate"),
@@ -160,7 +160,7 @@ def test_a_scenario_has_the_parameters_of_the_load_with_the_same_defaults() -> N
         ('title = "x"\n[short]\nworkload = { mesages = 3 }', "Did you mean messages?"),
         (
             'title = "x"\n[baselines.b]\ntitle = "b"\nsource = "s"\ncolumns = ["messages", "lost"]\nrows = [[3, 1]]',
-            "meets no cell",
+            "matches no cell",
         ),
         ('title = "x"\n[baselines.b]\ntitle = "b"\nsource = "s"\ncolumns = ["lost"]\nrows = [[3, 1]]', "row 1"),
     ],
@@ -178,7 +178,7 @@ def test_an_unknown_scenario_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(ConfigError, match="Did you mean table-ii") as fault:
         load_scenario("tableii")
     assert fault.value.exit_code == 78
-    with pytest.raises(ConfigError, match=r"gone\.toml: there is no such file. .*bench ls.*table-ii"):
+    with pytest.raises(ConfigError, match=r"gone\.toml: no such file. .*bench ls.*table-ii"):
         load_scenario("gone.toml")
 
 
@@ -240,7 +240,7 @@ def test_a_bound_from_a_doubtful_cell_claims_nothing(own: Callable[[str], Scenar
         ],
     )
     assert [cell["met"] for cell in cells] == [None, None, True, True]
-    assert cells[1]["why"] == "the bound is doubtful, of mode=split: other programs used 1 cores during the run"
+    assert cells[1]["why"] == "the bound from mode=split is doubtful: other programs used 1 cores during the run"
 
 
 def test_a_load_that_reaches_its_rate_is_held_by_nothing_else(
@@ -327,7 +327,7 @@ def test_kafkas_own_tools_stand_next_to_the_figures_and_their_failure_leaves_tho
     assert [(cell["value"], cell["fault"]) for cell in result["cells"]] == [(1e6, "")] * 4
     lost, failed, unforeseen = result["faults"]
     assert (
-        lost == "own message_bytes=10 mode=stream, C client: it lost 1,200 records, so its rate of that run is left out"
+        lost == "own message_bytes=10 mode=stream, C client: it lost 1,200 records, so the rate of that run is left out"
     )
     assert failed == "own message_bytes=20 mode=split, Kafka's own tools: the tool failed"
     assert "mode=stream, Kafka's own tools: unforeseen KeyError" in unforeseen

@@ -16,7 +16,7 @@ def test_a_port_that_another_run_was_promised_is_passed_over(tmp_path: Path) -> 
     port, _ = choose_port(0, claim=first.claim)
     other, note = choose_port(port, claim=second.claim)
     assert other > port
-    assert f"port {port} is taken (another run that starts)" in note
+    assert f"port {port} is taken (another starting run)" in note
     first.release()
     assert second.claim(port)
     second.release()

@@ -121,10 +121,18 @@ def test_a_demonstration_tells_its_story(scene: Scene) -> None:
     assert report.ok
     assert scene.held == ["hang 5 r"]
     told = "\n".join(scene.lines)
-    order = ["kafka hangs for 30 s", "pending ", "firing ", f"9470/runbooks/{NAME}", "healed", "resolved", "are ready"]
+    order = [
+        "kafka hangs for 30 s",
+        "pending ",
+        "firing ",
+        f"9470/runbooks/{NAME}",
+        "fault ended",
+        "resolved",
+        "are ready",
+    ]
     assert sorted(order, key=told.index) == order
     assert "   3.0 s  pending" in told
-    assert report.verdict() == f"{NAME} fired and resolved, the run is ready, and the books balance."
+    assert report.verdict() == f"{NAME} fired and resolved, the run is ready, and the audit balances."
     assert report.balance().startswith("Audit: received 7, stored 7")
     as_data = json.loads(json.dumps(report.as_dict()))
     assert (as_data["ok"], as_data["way"], as_data["audit"]) == (True, "hang", FIGURES)
@@ -151,7 +159,7 @@ def test_it_waits_until_the_alert_may_fire(scene: Scene) -> None:
     scene.fires = False
     scene.watcher_began = 990.0
     scene.play()
-    assert scene.lines[0] == f"waiting: {NAME} is silent while the monitor is younger than 60 s"
+    assert scene.lines[0] == f"waiting: {NAME} does not fire until the monitor has run for 60 s"
     scene.state["ready"] = False
     with pytest.raises(run.UnavailableError, match="not all parts are ready"):
         scene.play()

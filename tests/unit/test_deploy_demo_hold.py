@@ -93,7 +93,7 @@ def test_a_killed_demonstration_leaves_nothing_hanging(
 
 def test_a_process_of_somebody_else_is_never_touched(start: Start) -> None:
     stranger = start()
-    with pytest.raises(UnavailableError, match="not one of this run"), hanging(stranger.pid, "another run"):
+    with pytest.raises(UnavailableError, match="not part of this run"), hanging(stranger.pid, "another run"):
         pass
     with crashing(lambda: stranger.pid, "another run"):
         pass

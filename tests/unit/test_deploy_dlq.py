@@ -288,7 +288,7 @@ def test_a_record_that_kafka_would_refuse_is_reported_and_its_neighbours_go_on(l
     lake.log.max_record_bytes = 1500
     report = lake.redrive("site/#")
     assert (report.accepted, dict(report.refused)) == (1, {"kafka_too_large": 1})
-    assert "passes the limit" in report.examples[0]["why"]
+    assert "is above the limit" in report.examples[0]["why"]
 
 
 def test_a_mended_profile_lets_the_refused_metric_in_and_a_registered_device_all(lake: Lake, tmp_path: Path) -> None:
@@ -359,4 +359,4 @@ def test_settings_and_an_embedded_run_at_once_are_refused(tmp_path: Path, capsys
     config = tmp_path / "tidegate.toml"
     config.write_text("")
     assert run(["dlq", "ls", "--config", str(config), "--data", str(tmp_path)]) == 78
-    assert "may name two pipelines: give one of them" in capsys.readouterr().err
+    assert "may name two pipelines. Give one of them" in capsys.readouterr().err

@@ -27,7 +27,7 @@ def test_a_file_that_differs_is_replaced_by_force_only_and_nothing_else_is_writt
     (tmp_path / "a.txt").write_text("mine", encoding="utf-8")
     (tmp_path / "other").write_text("mine too", encoding="utf-8")
 
-    with pytest.raises(ConfigError, match=r"other content in a\.txt.*--force"):
+    with pytest.raises(ConfigError, match=r"existing files differ: a\.txt.*--force"):
         write_exported(tmp_path, FILES, force=False)
     assert not (tmp_path / "sub").exists()
     assert (tmp_path / "a.txt").read_text("utf-8") == "mine"

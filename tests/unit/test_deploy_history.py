@@ -109,7 +109,7 @@ def test_what_is_asked_for_names_who_why_and_what(command: Any, asked: list[Requ
         (("correct", "-d", "pump-7", "--unit", "°C", *SPAN), 1, "have 'hPa', which cannot be converted to °C"),
         (("correct", "-d", "pump-7", "--delete", *SPAN[:-1], " "), 2, "--reason is empty"),
         (("erase", "-d", "pump-7", "--reason", "x"), 2, "add --yes"),
-        (("erase", "-d", "pump-9", "--reason", "x", "--yes"), 1, "No table knows a device pump-9"),
+        (("erase", "-d", "pump-9", "--reason", "x", "--yes"), 1, "No table has a device pump-9"),
     ],
 )
 def test_refusals_come_before_any_request(
@@ -162,10 +162,10 @@ def test_kafka_forgets_a_record_when_its_segment_has_ended_and_expired() -> None
 
 def test_a_receipt_says_first_what_is_left_to_do() -> None:
     said = remarks({}, 5, {"by_city": 3}, ["per_hour"])
-    words = ("holds 5 records not landed yet", "by_city (3 records)", "remember rows for windows or joins")
+    words = ("holds 5 records that have not landed yet", "by_city (3 records)", "keep rows for windows or joins")
     assert all(word in line for word, line in zip(words, said, strict=False))
-    assert remarks({}, None, {}, [])[0].startswith("Kafka may hold records not landed yet")
-    assert remarks({}, 0, {}, [])[0] == "If the device sends again it is stored again."
+    assert remarks({}, None, {}, [])[0].startswith("Kafka may hold records that have not landed yet")
+    assert remarks({}, 0, {}, [])[0] == "If the device sends again, its messages are stored again."
 
 
 @pytest.mark.parametrize("device", ["pump-7", "Küche/Öfen (1)", "a.b", "$p^", "pump 7"])

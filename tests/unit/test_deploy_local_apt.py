@@ -43,15 +43,15 @@ def test_another_user_than_root_is_told_how(monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr(apt.os, "geteuid", lambda: 1000)
     assert apt.provide() == 0
     told = capsys.readouterr().err
-    assert "only root may install it (Debian and Ubuntu: apt-get install mosquitto prometheus " in told
-    assert told.count("tests that need it are skipped") == len(apt.PACKAGES)
+    assert "only root can install it (Debian and Ubuntu: apt-get install mosquitto prometheus " in told
+    assert told.count("Tests that need it are skipped") == len(apt.PACKAGES)
 
 
 @pytest.mark.usefixtures("nothing_here")
 def test_a_system_without_apt_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(apt.shutil, "which", lambda name: None)
     assert apt.provide(["mosquitto"]) == 0
-    assert "there is no apt-get" in capsys.readouterr().err
+    assert "this system has no apt-get" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("nothing_here", "policy")
@@ -63,8 +63,8 @@ def test_a_package_that_apt_refuses_is_told_and_the_others_are_installed(
     fake_apt(tmp_path, monkeypatch, f'echo "$@" >> "{log}"\n{refuses}\n')
     assert apt.provide(["chromium", "mosquitto"]) == 0
     told = capsys.readouterr().err
-    assert "chromium is not here and apt-get failed (E: Unable to locate package)" in told
-    assert "mosquitto is not here and apt brought none" in told
+    assert "chromium is not installed: apt-get failed (E: Unable to locate package)" in told
+    assert "mosquitto is not installed: apt did not install it" in told
     update, *installs = log.read_text("utf-8").splitlines()
     assert update.endswith("update")
     assert [line.split("install ")[1] for line in installs] == [

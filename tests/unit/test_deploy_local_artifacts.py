@@ -84,8 +84,8 @@ def test_java_is_told_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     ("log", "said"),
     [
         ("a\n\tERROR: connection refused\nb\n", "ERROR: connection refused"),
-        (":: loading\n", "Ivy ended without a word"),
-        (None, "Ivy ended without a word"),
+        (":: loading\n", "Ivy ended without output"),
+        (None, "Ivy ended without output"),
     ],
 )
 def test_ivys_telling_line_is_found(log: str | None, said: str, tmp_path: Path) -> None:

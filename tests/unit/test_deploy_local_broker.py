@@ -29,7 +29,7 @@ def test_mosquitto_is_taken_where_it_is_also_outside_of_path(monkeypatch: pytest
 
 def test_a_mosquitto_that_was_asked_for_and_is_not_here_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker, "find_mosquitto", lambda: None)
-    with pytest.raises(UnavailableError, match=r"install it or set embedded\.broker to auto"):
+    with pytest.raises(UnavailableError, match=r"Install it or set embedded\.broker to auto"):
         broker.choose_broker("mosquitto")
 
 

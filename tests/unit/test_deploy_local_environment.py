@@ -42,7 +42,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     calls: list[str] = []
 
     def venv(command: Sequence[str], doing: str, progress: Any) -> tuple[int, list[str]]:
-        assert doing.startswith("making the environment")
+        assert doing.startswith("creating the environment")
         python = Path(command[-1]) / "bin" / "python"
         python.parent.mkdir(parents=True, exist_ok=True)
         python.unlink(missing_ok=True)

@@ -68,7 +68,7 @@ def test_an_old_java_home_gives_way_to_a_newer_path_and_is_told(make_java: MakeJ
 
 def test_no_java_at_all_says_what_to_do() -> None:
     with pytest.raises(
-        UnavailableError, match=r"No JAVA_HOME is set and no `java` is on PATH.*`make setup` brings one"
+        UnavailableError, match=r"JAVA_HOME is not set and `java` is not on PATH.*`make setup` to get one"
     ):
         java.find_java({"PATH": ""}, bundled=False)
 
@@ -80,7 +80,7 @@ def test_a_java_home_without_java_is_named(tmp_path: Path) -> None:
 
 def test_a_java_that_fails_is_quoted(make_java: MakeJava) -> None:
     home = make_java("broken", "17", code=3)
-    with pytest.raises(UnavailableError, match="does not tell its version"):
+    with pytest.raises(UnavailableError, match="does not print its version"):
         java.find_java({"JAVA_HOME": str(home), "PATH": ""}, bundled=False)
 
 

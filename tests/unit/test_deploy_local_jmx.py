@@ -56,4 +56,4 @@ def test_an_address_of_ipv6_is_written_as_the_agent_reads_it(cache: Path) -> Non
 
 
 def test_an_address_of_another_machine_is_an_obstacle(cache: Path) -> None:
-    assert "use an address of this machine" in str(jmx.agent_obstacle("192.0.2.1", 9474, cache=cache))
+    assert "Use an address of this machine" in str(jmx.agent_obstacle("192.0.2.1", 9474, cache=cache))

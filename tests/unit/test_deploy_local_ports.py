@@ -84,5 +84,5 @@ def test_no_free_port_is_one_sentence_with_a_way_out(monkeypatch: pytest.MonkeyP
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
-    with pytest.raises(UnavailableError, match="use an address of this machine"):
+    with pytest.raises(UnavailableError, match="Use an address of this machine"):
         ports.choose_port(18830, "192.0.2.1")

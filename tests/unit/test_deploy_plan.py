@@ -201,7 +201,7 @@ def test_a_prometheus_that_is_too_old_for_the_rules_is_not_started(
     program = tmp_path / "prometheus"
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     for said, obstacle in (
-        ("prometheus, version 2.31.2+ds1", f"{program} is 2.31, and its alerts need 2.42"),
+        ("prometheus, version 2.31.2+ds1", f"{program} is 2.31, but the alerts need 2.42"),
         ("prometheus, version 3.5.0", None),
         ("nobody knows", None),
     ):

@@ -70,7 +70,7 @@ def test_what_the_file_says_stays_and_the_draft_comes_before_the_route_that_took
     assert [each.name for each in tmp_path.iterdir() if each.name.endswith(".part")] == []
     capsys.readouterr()
     assert run(["route", "suggest", "--file", str(messages), "--config", str(file), "--yes"]) == 78
-    assert "has this route already" in capsys.readouterr().err
+    assert "already has this route" in capsys.readouterr().err
     assert file.read_text("utf-8") == text
 
 

@@ -13,7 +13,7 @@ from ingest.contract.errors import FatalError, UnavailableError
 def test_a_second_run_is_refused_by_name_and_the_lock_ends_with_its_holder(tmp_path: Path) -> None:
     lock = DataLock(tmp_path)
     RunFile(run_id="r", pid=os.getpid(), started_at=time.time()).write(tmp_path)
-    with pytest.raises(FatalError, match=rf"already in use .*pid {os.getpid()}.*tidegate down"):
+    with pytest.raises(FatalError, match=rf"pid {os.getpid()}\) already uses .*tidegate down"):
         DataLock(tmp_path)
     assert is_locked(tmp_path)
     assert require_run(tmp_path).run_id == "r"

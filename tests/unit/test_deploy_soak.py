@@ -66,7 +66,7 @@ def test_a_leak_is_above_its_bound_and_the_verdict_names_it() -> None:
     leak = samples("memory_mb.gateway", [100 + n * 0.5 for n in range(720)])
     slopes = slopes_of(leak)
     assert slopes[0].above
-    assert verdict(slopes) == ["memory_mb.gateway grows by 180 an hour, and 60 is the bound"]
+    assert verdict(slopes) == ["memory_mb.gateway grows by 180 an hour; the limit is 60"]
     # A figure without a bound is reported, not judged.
     assert verdict(slopes_of(samples("data_mb", [float(n) for n in range(720)]))) == []
 
@@ -74,23 +74,23 @@ def test_a_leak_is_above_its_bound_and_the_verdict_names_it() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"acknowledged": 11}, "the broker acknowledged 11 messages, and the audit knows 10"),
+        ({"acknowledged": 11}, "the broker acknowledged 11 messages, but the audit found 10"),
         (
             {
                 "slopes": [Slope("memory_mb.stream/java", 1.0, 4.0, 5.0, None, None)],
                 "ceilings": {"memory_mb.stream/java": 4.5},
             },
-            "memory_mb.stream/java reaches 5, and 4.5 is its ceiling",
+            "memory_mb.stream/java reaches 5; the limit is 4.5",
         ),
-        ({"audit": CLEAN | {"unaccounted": 2}}, "the audit finds 2 unaccounted"),
-        ({"audit": CLEAN | {"duplicate_rows": 1}}, "the audit finds 1 duplicate rows"),
-        ({"audit": CLEAN | {"order_violations": 1}}, "the audit finds 1 order violations"),
-        ({"restarts": {"stream": 1}}, "stream restarted 1 times, and the faults killed it 0 times"),
+        ({"audit": CLEAN | {"unaccounted": 2}}, "the audit found 2 unaccounted"),
+        ({"audit": CLEAN | {"duplicate_rows": 1}}, "the audit found 1 duplicate rows"),
+        ({"audit": CLEAN | {"order_violations": 1}}, "the audit found 1 order violations"),
+        ({"restarts": {"stream": 1}}, "stream restarted 1 times, but the faults killed it 0 times"),
         (
             {"restarts": {"stream": 3}, "kills": {"stream": 2}},
-            "stream restarted 3 times, and the faults killed it 2 times",
+            "stream restarted 3 times, but the faults killed it 2 times",
         ),
-        ({"landing_failures": 1}, "the landing query failed 1 times, and faults explain 0"),
+        ({"landing_failures": 1}, "the landing query failed 1 times, but the faults explain 0"),
         ({"ready": False}, "not all parts are ready at the end"),
     ],
 )

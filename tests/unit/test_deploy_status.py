@@ -70,15 +70,15 @@ def test_an_old_state_on_a_full_disk_is_told_as_what_it_is(run: Path, monkeypatc
     ready, text = told(run, at=time.time() - 60, free=3 * 1024**2, monkeypatch=monkeypatch)
     assert not ready
     assert text == (
-        f"The disk of {run} is full (3 MB free): the gateway stops accepting; free some space and the run resumes by "
-        "itself."
+        f"The disk of {run} is full (3 MB free), and the gateway stops accepting messages. Free some space; the run then "
+        "resumes by itself."
     )
 
 
 def test_an_old_state_with_space_left_is_the_supervisors_silence(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ready, text = told(run, at=time.time() - 60, free=10**9, monkeypatch=monkeypatch)
     assert not ready
-    assert "The supervisor (pid 7) has not looked for" in text
+    assert "The supervisor (pid 7) has not checked the parts for" in text
 
 
 def test_a_fresh_state_is_believed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def test_a_fresh_state_is_believed(run: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_run_that_fetches_its_parts_first_says_so(run: Path) -> None:
     found = read_status(run)
     assert not found["ready"]
-    assert "started no part yet" in found["alerts"][0]["text"]
+    assert "has not started a part yet" in found["alerts"][0]["text"]
     assert "Not ready." in render_status(found)
 
 
@@ -163,7 +163,7 @@ def test_a_monitor_that_starts_is_no_alert(run: Path, monitor: Callable[[Any], S
 
 def test_figures_that_are_old_are_told_as_old(run: Path, monitor: Callable[[Any], Settings]) -> None:
     with_state(run, monitor(snapshot(at=time.time() - 300)))
-    assert re.match(r"The monitor has not looked for 30\d s", read_status(run)["alerts"][1]["text"])
+    assert re.match(r"The monitor's figures are 30\d s old", read_status(run)["alerts"][1]["text"])
 
 
 def test_a_pipeline_in_production_is_told_by_its_own_monitor(monitor: Callable[[Any], Settings]) -> None:

@@ -84,7 +84,7 @@ def test_a_latency_past_the_last_bound_is_only_known_to_be() -> None:
 def test_an_audit_of_no_message_proves_nothing() -> None:
     audit = {"at": NOW - 20, "messages": 0, "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0}
     text = render_status(status(audit=audit))
-    assert "Audit      nothing to prove yet: no message in the time that it looked at, 20 s" in text
+    assert "Audit      nothing to prove yet: no message in its window, 20 s" in text
     assert "balanced" not in text
     assert "NOT balanced, 2 stored twice" in render_status(status(audit={**audit, "duplicate_rows": 2}))
 
@@ -105,7 +105,7 @@ def test_a_reading_that_does_not_come_back_is_said_beside_those_that_did(p50: fl
     latency = {"p50": p50, "p95": p50, "p99": p50}
     assert "waits" not in render_status(status(latency_ms=latency))
     text = render_status(status(latency_ms=latency, canary={"oldest_wait_seconds": 80.2}))
-    assert f"\n{begins}the oldest reading that is not back waits 80 s\n" in text
+    assert f"\n{begins}the oldest reading not read back has waited 80 s\n" in text
 
 
 def test_a_rate_of_nothing_is_said_while_something_comes_in() -> None:
@@ -144,7 +144,7 @@ def test_an_alert_has_its_first_action_and_its_runbook_and_the_worst_comes_first
     assert told[1] == "firing TidegateKafkaUnreachable (critical, 40 s)"
     assert "  1. Look whether it lives: `tidegate status`" in told
     assert "  http://127.0.0.1:9470/runbooks/TidegateKafkaUnreachable" in told
-    assert told[-1] == "Next: TidegateKafkaUnreachable, step 1 above; all steps are in its runbook."
+    assert told[-1] == "Next: step 1 of TidegateKafkaUnreachable above; all steps are in its runbook."
     assert not any("Restart it." in line for line in told)
 
 
@@ -161,7 +161,7 @@ def test_a_part_that_is_late_is_what_to_look_at_next() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"lag_seconds": {"a": None, "b": 61.0}}, "Next: b is 61 s behind. `tidegate status --watch` shows"),
+        ({"lag_seconds": {"a": None, "b": 61.0}}, "Next: b is 61 s behind. Run `tidegate status --watch`"),
         ({"lag_seconds": {"b": 61.0}, "alerts": [{"part": "broker", "text": "Old."}]}, "Next: b is 61 s behind."),
         (
             {"slo": {"freshness": {"objective": 0.99, "good_ratio": 0.5, "budget_left": 0.0, "window_seconds": 60}}},

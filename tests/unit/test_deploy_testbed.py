@@ -375,7 +375,7 @@ def test_a_command_waits_for_no_other_and_says_so(tmp_path: Path, capsys: pytest
     new_layout(Wish(brokers=1)).write(tmp_path)
     with hold_folder(tmp_path):
         assert run(["cluster", "down", "--remove", "--data", str(tmp_path)]) == 1
-    assert "Another command changes the cluster" in capsys.readouterr().err
+    assert "Another command is changing the cluster" in capsys.readouterr().err
     assert run(["cluster", "down", "--data", str(tmp_path)]) == 69
     assert "No server of the cluster" in capsys.readouterr().err
 
@@ -385,9 +385,9 @@ def test_a_node_that_would_be_alone_is_not_started(tmp_path: Path, capsys: pytes
     layout.processes["2"] = Identity(os.getpid(), 0.0)
     layout.write(tmp_path)
     assert run(["cluster", "restart", "2", "--data", str(tmp_path)]) == 69
-    assert "no majority of 3 nodes" in capsys.readouterr().err
+    assert "not be a majority of 3 nodes" in capsys.readouterr().err
     assert run(["cluster", "kill", "2", "--data", str(tmp_path)]) == 69
-    assert "Node 2 does not run" in capsys.readouterr().err
+    assert "Node 2 is not running" in capsys.readouterr().err
     assert run(["cluster", "kill", "4", "--data", str(tmp_path)]) == 78
     assert run(["cluster", "status", "--data", str(tmp_path)]) == 1
 
@@ -400,7 +400,7 @@ def test_files_of_somebody_else_are_not_written_over(
 ) -> None:
     (tmp_path / name).write_text("mine")
     assert run(["cluster", "up", "--brokers", "1", "--data", str(tmp_path)]) == 78
-    assert f"holds {name}, and no test bed that made" in capsys.readouterr().err
+    assert f"holds {name}, but not a test bed" in capsys.readouterr().err
     assert [(place.name, place.read_text()) for place in tmp_path.iterdir()] == [(name, "mine")]
 
 

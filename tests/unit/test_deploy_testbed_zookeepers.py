@@ -60,9 +60,9 @@ def test_a_zookeeper_is_killed_and_started_by_its_name(tmp_path: Path, capsys: p
         (
             ["kill", "zookeeper-2"],
             69,
-            "ZooKeeper 2 does not run; start it with `tidegate cluster restart zookeeper-2`.",
+            "ZooKeeper 2 is not running. Start it with `tidegate cluster restart zookeeper-2`.",
         ),
-        (["restart", "zookeeper-2"], 69, "ZooKeeper 2 and those that run would be no majority of 3 ZooKeepers"),
+        (["restart", "zookeeper-2"], 69, "ZooKeeper 2 and the running ones would not be a majority of 3 ZooKeepers"),
         (["kill", "zookeeper"], 78, "the nodes 1 to 3, zookeeper-1, zookeeper-2, zookeeper-3, not zookeeper; name"),
         (["kill", "4"], 78, "zookeeper-3, not 4; name one of them"),
     ):

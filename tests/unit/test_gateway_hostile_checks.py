@@ -57,12 +57,12 @@ def put(name: str, value: Any, *, reading: bool = True) -> Callable[[ReadingReco
         (put("index", 2**31), "32 bits"),
         (put("claimed_us", 2**63), "64 bits"),
         (put("flags", ["Has Blanks"]), "short word"),
-        (put("seq", -1), "no counter"),
+        (put("seq", -1), "not a counter"),
         (put("device", "a\0", reading=False), "wanted a name without NUL"),
         (put("device", "other", reading=False), "is not device"),
         (put("topic", "x", reading=False), "not the message's"),
         (put("readings", [], reading=False), "without readings"),
-        (put("readings", [Reading("a", 1.0), Reading("a", 2.0)], reading=False), "stands twice"),
+        (put("readings", [Reading("a", 1.0), Reading("a", 2.0)], reading=False), "is there twice"),
     ],
 )
 def test_each_fault_of_a_record_is_told(change: Callable[[ReadingRecord], Any], told: str) -> None:
@@ -77,7 +77,7 @@ def test_a_sound_outcome_has_no_fault() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "told"),
     [
-        ("payload_base64", "AAAA", "neither the payload nor its head"),
+        ("payload_base64", "AAAA", "neither the payload nor its beginning"),
         ("payload_bytes", 7, "says 7 bytes"),
         ("got", "a\x1b[31m", "not safe to show"),
         ("path", "x" * 121, "not safe to show"),
@@ -99,8 +99,8 @@ def test_each_fault_of_a_dead_letter_is_told(name: str, value: Any, told: str) -
         ({"readings": 5}, "5 counted"),
         ({"records": []}, "accepted without a record"),
         ({"parts": [Reason.INTERNAL_ERROR]}, "internal_error"),
-        ({"parts": [Reason.BAD_NUMBER]}, "1 parts refused, 0 dead letters"),
-        ({"replies": [Reply("a/#", b"")]}, "which is no topic"),
+        ({"parts": [Reason.BAD_NUMBER]}, "1 parts rejected, 0 dead letters"),
+        ({"replies": [Reply("a/#", b"")]}, "which is not a topic"),
     ],
 )
 def test_each_fault_of_an_outcome_is_told(changes: dict[str, Any], told: str) -> None:

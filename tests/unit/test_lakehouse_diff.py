@@ -69,7 +69,7 @@ def test_other_keys_and_none(root: str) -> None:
     assert counts(root, 3, 4, keys=[]) == (2, 2, 0)
     assert counts(root, 3, 4, keys=["metric"]) == (0, 0, 2)
     with pytest.raises(
-        TidegateError, match=r"'devise' is no column of latest in both versions\. Its columns are: device"
+        TidegateError, match=r"'devise' is not a column of latest in both versions\. The columns are: device"
     ):
         diff_table(root, "latest", 3, 4, keys=["devise"])
     with pytest.raises(UnavailableError, match="no version 99"):
@@ -108,7 +108,7 @@ def test_a_version_whose_files_are_gone_is_refused_in_a_sentence(root: str) -> N
     for file in Path(root, "latest").glob("*.parquet"):
         if not any(uri.endswith(file.name) for uri in kept):
             file.unlink()
-    with pytest.raises(UnavailableError, match="no longer whole"):
+    with pytest.raises(UnavailableError, match="no longer complete"):
         diff_table(root, "latest", 3, 4)
 
 

@@ -24,7 +24,7 @@ def test_a_child_that_inherited_the_lock_holds_it(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[first.fd])
     first.close()
     (tmp_path / "_writer.lock").write_text("999999999\n")
-    with pytest.raises(FatalError, match="a process that is gone"):
+    with pytest.raises(FatalError, match="a process that has ended"):
         WriterLock(tmp_path, what="tables", patience_seconds=0)
     child.kill()
     child.wait()

@@ -200,7 +200,7 @@ def test_what_duckdb_cannot_read_by_path_is_read_by_arrow(tmp_path: Path, name: 
     ],
 )
 def test_what_is_no_query_is_refused_in_a_sentence(root: str, sql: str) -> None:
-    with pytest.raises(TidegateError, match="only reads, and this is"):
+    with pytest.raises(TidegateError, match="only reads, but this is"):
         run_sql(root, sql.format(root=root))
     assert not list(Path(root).rglob("x.parquet"))
 

@@ -21,7 +21,7 @@ def test_another_pair_of_versions_is_refused_with_the_mending_command(monkeypatc
     with pytest.raises(ConfigError) as caught:
         check_versions()
     assert str(caught.value) == (
-        "Installed is pyspark 4.3.0 with delta-spark (missing); Tidegate runs on pyspark==4.2.0 with delta-spark==4.4.0. "
+        "Found pyspark 4.3.0 with delta-spark (missing), but Tidegate needs pyspark==4.2.0 with delta-spark==4.4.0. "
         "Run `pip install pyspark==4.2.0 delta-spark==4.4.0`."
     )
 
@@ -64,5 +64,5 @@ def test_a_missing_java_or_jar_is_one_sentence(tmp_path: Path) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.touch()
-    with pytest.raises(UnavailableError, match=r"x\.jar, which is not at"):
+    with pytest.raises(UnavailableError, match=r"x\.jar, which is not in"):
         start_jvm(JvmOptions(tmp_path, (tmp_path / "x.jar",), tmp_path), {})

@@ -133,7 +133,7 @@ def test_a_reused_identity_with_the_same_content_is_refused(
     assert [letter["reason"] for letter in found] == (["conflicting_duplicate"] if is_refused else [])
     if minutes == 11:
         assert found[0]["wanted"] == (
-            "another `boot` at each start: bs:1:1 without a time of its own was received 0:11:00 before, with the same content"
+            "another `boot` at each start: bs:1:1 with the same content and no device time was received 0:11:00 earlier"
         )
 
 
@@ -147,7 +147,7 @@ def test_within_a_batch_the_first_is_what_counts() -> None:
         "t = 7 C",
         False,
     )
-    assert letter["wanted"] == "what is stored under bs:1:1 from partition 0 offset 1: t = 20"
+    assert letter["wanted"] == "the content stored for bs:1:1 from partition 0 offset 1: t = 20"
 
 
 def test_a_record_of_many_contradictions_is_one_letter_of_bounded_length() -> None:

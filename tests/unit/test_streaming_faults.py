@@ -15,7 +15,7 @@ from streaming.faults import classify
             RetryableError,
             "Kafka at k:1",
         ),
-        ("[KAFKA_DATA_LOSS.X] Some data may have been lost", FatalError, "Nothing is skipped in silence"),
+        ("[KAFKA_DATA_LOSS.X] Some data may have been lost", FatalError, "No record is skipped without a report"),
         ("java.lang.OutOfMemoryError: Java heap space", FatalError, "driver_memory"),
         ("boom\n\tat x.y.Z(Z.java:1)\nCaused by: a.B: the cause.\n\tat c", FatalError, "a.B: the cause. See /l"),
     ],

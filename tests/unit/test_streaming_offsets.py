@@ -72,8 +72,8 @@ def test_lost_ranges_are_exact() -> None:
     assert lost == [("a", 0, 5, 9), ("a", 1, 5, 3), ("a", 3, 5, -1), ("a", 5, 0, 2)]
     said = lost_text(lost)
     assert "a partition 0 offsets 5 to 8 (4 records)" in said
-    assert "a partition 1 was made anew or cut: stored up to offset 4" in said
-    assert "a partition 3 is not there any more" in said
+    assert "a partition 1 was recreated or cut back: stored up to offset 4" in said
+    assert "a partition 3 no longer exists" in said
     assert "a partition 5 offsets 0 to 1 (2 records)" in said
     assert "tidegate repair --accept-loss" in said
 

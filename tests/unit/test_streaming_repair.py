@@ -306,7 +306,7 @@ def test_the_first_landed_commit_may_be_the_torn_one(
     site.patient = Patient.of(str(site.root), str(site.checkpoint), KafkaSettings(bootstrap_servers="127.0.0.1:9"))
     (what,) = site.serious()
     assert "its commit 1 is empty or torn" in what
-    assert "run it again" in site.findings().notes[0]
+    assert "again after the fix" in site.findings().notes[0]
     site.apply()
     assert refusal(site) == ""
     assert site.findings() == Examination([], [])
@@ -383,7 +383,7 @@ def test_a_running_writer_is_not_repaired_under(site: Site) -> None:
     lock = WriterLock(site.root, what="tables")
     try:
         assert "A writer is running" in site.findings().notes[0]
-        with pytest.raises(FatalError, match="are being written by process"):
+        with pytest.raises(FatalError, match="is writing the tables in"):
             site.apply()
     finally:
         lock.close()

@@ -182,7 +182,7 @@ def test_a_cut_is_refused_with_its_edge_however_deep_and_however_far_it_was_refi
     tables.log.append(refilled)
     assert tables.start() == [Lost(TOPIC, 0, 1_000, 1_000 - deep)]
     said = lost_text(tables.start())
-    assert "a partition 0 was made anew or cut: stored up to offset 999" in said
+    assert "a partition 0 was recreated or cut back: stored up to offset 999" in said
     assert deep == 1_000 or f"from offset {1_000 - deep} on" in said
 
 
@@ -246,7 +246,7 @@ def test_a_log_that_is_cut_back_while_it_is_read_ends_the_batch() -> None:
     tables = landed()
     tables.log.cut(900)
     tables.log.append(500)
-    with pytest.raises(FatalError, match="a partition 0 offset 999 holds another record than was landed"):
+    with pytest.raises(FatalError, match="a partition 0 offset 999 holds another record than the one that landed"):
         tables.land(500)
     assert "tidegate repair --accept-loss" in str(tables.marker._asked and tables.marker._asked.exception())
 

@@ -38,11 +38,11 @@ def test_a_header_is_read_with_its_defaults_and_people_may_comment() -> None:
 @pytest.mark.parametrize(
     ("header", "says"),
     [
-        ("", "line 1: the header names no sink"),
+        ("", "line 1: the header has no sink"),
         ("-- sink: kafka", "line 1: sink is 'kafka'; wanted topic, table"),
         ("-- sink: table, table", "sink is 'table, table'"),
         ("-- sink: table\n-- sinks: topic", r"line 2: unknown setting 'sinks' \(did you mean sink\?\)"),
-        ("-- sink: table\n-- sink: topic", "line 2: sink stands in line 1 already"),
+        ("-- sink: table\n-- sink: topic", "line 2: sink is already in line 1"),
         ("-- sink:", "line 1: sink has no value"),
         ("-- sink: topic", "line 1: a topic needs a key"),
         ("-- sink: topic\n-- key: a b", "line 2: key is 'a b'"),
@@ -53,7 +53,7 @@ def test_a_header_is_read_with_its_defaults_and_people_may_comment() -> None:
         ("-- sink: topic\n-- key: device\n-- backfill: delta", "line 3: backfill=delta needs a table"),
         ("-- sink: table\n-- trigger: fast", "line 2: trigger is 'fast'"),
         ("-- sink: table\n-- trigger: 0 seconds", "line 2: trigger is '0 seconds'"),
-        ("-- sink: table\n-- trigger: realtime", "line 2: `realtime` writes from Kafka to Kafka only"),
+        ("-- sink: table\n-- trigger: realtime", "line 2: `realtime` writes to topics only"),
         ("-- sink: table\n-- partitions: 0", "line 2: partitions is '0'"),
     ],
 )
@@ -65,7 +65,7 @@ def test_what_a_header_gets_wrong_is_told_with_its_line(header: str, says: str) 
 def test_no_statement_settings_behind_it_and_names_that_are_taken() -> None:
     with pytest.raises(ConfigError, match="line 1: there is no statement"):
         parse_definition("x", "-- sink: table")
-    with pytest.raises(ConfigError, match="line 3: the setting late stands behind the SELECT"):
+    with pytest.raises(ConfigError, match="line 3: the setting late comes after the SELECT"):
         parse_definition("x", f"-- sink: table\n{BODY}\n-- late: drop")
     for name in ("Upper", "1st", "readings", "a-b", "x__shadow", "", "counter_deltas", "readings_wide_boiler"):
         with pytest.raises(ConfigError, match="can't be the name of a stream"):
@@ -123,7 +123,7 @@ def test_what_is_applied_is_found_again_and_a_damaged_file_is_named(tmp_path: Pa
     assert (shadow.applied, shadow.ends) == (applied, {"t": {0: 9}})
     assert json.loads((tmp_path / "_streams" / "x.json").read_text())["sha256"] == applied.definition.sha256
     (tmp_path / "_streams" / "y.json").write_text("{")
-    with pytest.raises(Exception, match=r"y.json is no applied stream"):
+    with pytest.raises(Exception, match=r"y.json is not an applied stream"):
         load_applied(root)
 
 

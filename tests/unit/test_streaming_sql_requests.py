@@ -76,7 +76,7 @@ def test_a_rewind_into_another_type_is_refused(writer: Any, monkeypatch: pytest.
     applied().save(writer.root)
     ensure_table(writer.root, "x", LONG, log_retention_hours=24)
     request = prepares(monkeypatch, OTHER, (("device", "string"), ("n", "string")), TEXTUAL)
-    with pytest.raises(ConfigError, match="can't be rewound so: column n bigint -> string"):
+    with pytest.raises(ConfigError, match="rewind of stream x is not possible: column n bigint -> string"):
         rewind.rewind_stream(writer, request)
 
 
@@ -143,7 +143,7 @@ def test_a_stream_whose_table_another_one_joins_is_dropped_without_its_table_onl
     writer.spark, writer.settings = None, SimpleNamespace(checkpoint=f"{writer.root}/checkpoint")
     applied().save(writer.root)
     applied("y", tables=("x",)).save(writer.root)
-    with pytest.raises(TidegateError, match=r"The table x is joined by y.*--keep-table"):
+    with pytest.raises(TidegateError, match=r"Other streams join the table x, .*: y\..*--keep-table"):
         handlers.drop_stream(writer, Request("streams.drop", {"name": "x"}))
     assert handlers.drop_stream(writer, Request("streams.drop", {"name": "x", "keep_table": True}))["dropped"]
     assert gone == []
@@ -193,10 +193,12 @@ def test_a_rewind_that_would_lose_open_windows_is_refused_and_names_the_newest_s
         request.arguments["since"] = datetime.fromtimestamp(noon + 60 * minute, UTC).isoformat()
         rewind.rewind_stream(writer, request)
 
-    with pytest.raises(TidegateError, match="wait for its first window, or drop the stream"):
+    with pytest.raises(TidegateError, match="Wait for its first window, or drop the stream"):
         ask(-600)
     found["row"] = (noon - 3600) * 1_000_000
-    with pytest.raises(TidegateError, match=r"would lose them: the newest --since is 2026-11-28T11:00:00\+00:00"):
+    with pytest.raises(
+        TidegateError, match=r"would lose them\. The newest possible --since is 2026-11-28T11:00:00\+00:00"
+    ):
         ask(30)
     with pytest.raises(ZeroDivisionError):
         ask(-60)
@@ -204,7 +206,7 @@ def test_a_rewind_that_would_lose_open_windows_is_refused_and_names_the_newest_s
     found["watermark_ms"] = (noon + 4000) * 1000
     with pytest.raises(ZeroDivisionError):
         ask(6)
-    with pytest.raises(TidegateError, match=r"the newest --since is 2026-11-28T12:06:40\+00:00"):
+    with pytest.raises(TidegateError, match=r"The newest possible --since is 2026-11-28T12:06:40\+00:00"):
         ask(30)
 
 
@@ -231,5 +233,5 @@ def test_a_swap_leaves_out_no_row_that_the_live_table_alone_has() -> None:
     shadow = Shadow(applied(), "2026-11-28", {"t": {0: 8, 1: 3}}, "at")
     for done, oldest in (({0: 8, 1: 3}, {0: 10, 1: 0}), ({0: 20, 1: 9}, {0: 8, 1: 3}), ({0: 8, 1: 9}, {0: 10, 1: 3})):
         swap.refuse_rows_lost(shadow, {"t": done}, {"t": oldest})
-    with pytest.raises(TidegateError, match=r"offsets 8 to 9 of t partition 0.*Make the shadow again"):
+    with pytest.raises(TidegateError, match=r"offsets 8 to 9 of t partition 0.*Build the shadow again"):
         swap.refuse_rows_lost(shadow, {"t": {0: 9, 1: 3}}, {"t": {0: 10, 1: 0}})

@@ -21,7 +21,7 @@ Partitioner = Literal["network", "balanced", "round_robin", "murmur2", "consiste
 sample shows as the busiest are placed first, each on the partition that has the least. `round_robin`: by turns, whatever the key.
 `murmur2` and `consistent` are Kafka's own by the whole key: that of its Java client, and librdkafka's (CRC32)."""
 OWN_PARTITIONERS: Final[Mapping[str, str]] = {"murmur2": "murmur2_random", "consistent": "consistent_random"}
-"""Those that the client library brings, by its names for them."""
+"""Partitioners of the client library, by its names for them."""
 
 _CLIENTS: Final = 254
 _SAMPLE_OF: Final = 10
@@ -33,13 +33,13 @@ def client_addresses(count: int, *, networks: int, seed: int = 1) -> list[bytes]
     chance = random.Random(seed)  # noqa: S311 - spreads load, guards nothing
     nets = chance.choices(range(networks), cum_weights=_zipf(networks), k=count)
     clients = chance.choices(range(1, _CLIENTS + 1), cum_weights=_zipf(_CLIENTS), k=count)
-    # The busiest networks are no neighbours.
+    # The busiest networks are not neighbours.
     names = [f"10.{number >> 8}.{number & 255}." for number in chance.sample(range(1 << 16), networks)]
     return [f"{names[net]}{client}".encode() for net, client in zip(nets, clients, strict=True)]
 
 
 def network_of(address: bytes) -> bytes:
-    """Its /24 network: `10.1.2.3` is in `10.1.2`."""
+    """Return the /24 network of an address: `10.1.2.3` is in `10.1.2`."""
     return address.rpartition(b".")[0]
 
 
@@ -77,7 +77,7 @@ def _balanced(records: Mapping[bytes, int], partitions: int) -> dict[bytes, int]
 
 
 def skew_figures(sizes: Sequence[int]) -> dict[str, float]:
-    """How uneven partitions of these sizes are.
+    """Return how uneven partitions of these sizes are.
 
     Returns:
         `most_to_mean`, the largest over the mean (1 is even; a topic's consumers can be no faster than its largest partition

@@ -1,4 +1,4 @@
-"""What one client process of a load did: it measures itself, and sends it as a line to the process that started it."""
+"""Measurements of one client process of a load, sent as a line to the process that started it."""
 
 import json
 import time
@@ -25,7 +25,7 @@ class ClientWork:
         ended: the client was done with its last message.
         cpu_seconds: processor time of the process.
         python_cpu_seconds: the part of the one thread that runs Python, with the client's calls that it makes.
-        errors: faults of connections, records that Kafka refused, and records without an answer at the end.
+        errors: faults of connections, records that Kafka rejected, and records without an answer at the end.
         late_ms: the longest time by which a message left after it was due.
         fill_seconds: for the records that the topic holds before the clock starts.
         latencies: of the messages that were timed, see `Latencies.encode`.
@@ -46,7 +46,7 @@ class ClientWork:
     figures: dict[str, float] = field(default_factory=dict)
 
     def encode(self) -> str:
-        """As a line for another process; `decode` reads it."""
+        """Encode as a line for another process; `decode` reads it."""
         return json.dumps(vars(self))
 
     @classmethod
@@ -68,5 +68,5 @@ def measured(begin_at: float) -> Iterator[tuple[ClientWork, Latencies]]:
 
 
 def seconds_of(clients: Collection[ClientWork]) -> float:
-    """From the first client that began to the last that ended; never 0."""
+    """Return the seconds from the first client's start to the last one's end; never 0."""
     return max(1e-6, max(one.ended for one in clients) - min(one.began for one in clients))

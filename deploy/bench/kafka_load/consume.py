@@ -22,7 +22,7 @@ __all__ = ["main"]
 _TAKE: Final = 5000
 _TAKE_SECONDS: Final = 0.003
 _SAMPLES: Final = 10
-"""Of one call's records about so many are timed, each for its share of them."""
+"""About this many records of one call are timed, each for its share of them."""
 _SILENT_SECONDS: Final = 60.0
 
 

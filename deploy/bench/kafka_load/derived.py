@@ -34,12 +34,12 @@ class DerivedRecord:
 
 @dataclass
 class DerivedReader:
-    """What was read so far, by topic; filled by one thread."""
+    """Records read so far, by topic; filled by one thread."""
 
     records: dict[str, list[DerivedRecord]]
 
     def count(self) -> int:
-        """Of all topics."""
+        """Return the number of records of all topics."""
         return sum(map(len, self.records.values()))
 
     def add(self, message: Message, seen_at: float) -> None:

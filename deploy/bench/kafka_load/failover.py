@@ -30,7 +30,7 @@ Outage = Callable[[], AbstractContextManager[int]]
 
 _STEADY_SECONDS: Final = 2.0
 _AWAY_SECONDS: Final = 1.0
-"""Between the last thing that came back and the restart."""
+"""Pause between the last recovery and the restart."""
 _PATIENCE_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.02
 _TRY_SECONDS: Final = 1.0
@@ -41,7 +41,7 @@ _await = partial(await_condition, seconds=_PATIENCE_SECONDS, look_seconds=_POLL_
 
 @dataclass(frozen=True, kw_only=True)
 class Course:
-    """What happened, in microseconds since 1970.
+    """Events of a failover, in microseconds since 1970.
 
     Attributes:
         killed_us: just before the kill.
@@ -70,7 +70,7 @@ def run_failover(load: SteadyLoad, kafka: KafkaSettings, outage: Outage) -> dict
     The new topic has a copy less than the other one: so many brokers are left, and ZooKeeper mode refuses more.
 
     Returns:
-        See `figures_of`, and `failed`, records that Kafka refused.
+        See `figures_of`, and `failed`, records that Kafka rejected.
 
     Raises:
         UnavailableError: something did not come back within two minutes.
@@ -88,14 +88,15 @@ def _measure(load: SteadyLoad, kafka: KafkaSettings, outage: Outage) -> dict[str
     with ExitStack() as parts:
         feed = _feeding(parts, Feed(load, conf))
         watch = parts.enter_context(_watching(kafka, load.topic))
-        _await(lambda: _served(load, feed, 0) == everywhere, f"not all partitions of {load.topic} took a record")
+        _await(lambda: _served(load, feed, 0) == everywhere, f"not all partitions of {load.topic} accepted a record")
         _await(lambda: _least(watch) == load.replication, f"not all copies of {load.topic} were in sync")
         time.sleep(_STEADY_SECONDS)
         away = parts.enter_context(ExitStack())
         killed_us, first_after = away.enter_context(outage()), feed.produced
         new_topic_us = _await_new_topic(load, conf)
         _await(
-            lambda: _served(load, feed, first_after) == everywhere, "not all partitions took a record after the kill"
+            lambda: _served(load, feed, first_after) == everywhere,
+            "not all partitions accepted a record after the kill",
         )
         time.sleep(_AWAY_SECONDS)
         restarted_us = _now_us()
@@ -197,10 +198,10 @@ def _await_new_topic(load: SteadyLoad, conf: Mapping[str, Any]) -> int:
     wanted = NewTopic(new.topic, new.partitions, new.replication, config=new.topic_config)
     quiet: dict[str, Any] = {"error_cb": lambda _error: None, "log_level": 0}
     client = AdminClient({**conf, **quiet})
-    _await(lambda: _made(client, wanted), "no new topic could be made after the kill")
+    _await(lambda: _made(client, wanted), "no new topic could be created after the kill")
     with ExitStack() as parts:
         feed = _feeding(parts, Feed(new, dict(conf)))
-        _await(lambda: bool(feed.acknowledged), "the new topic took no record")
+        _await(lambda: bool(feed.acknowledged), "the new topic did not accept a record")
         return min(feed.acknowledged.copy().values())
 
 

@@ -45,7 +45,7 @@ class Feed:
 
     Attributes:
         acknowledged: numbers that Kafka acknowledged, each with the time in microseconds since 1970.
-        failed: records that Kafka refused.
+        failed: records that Kafka rejected.
         produced: records that were handed to the client, so the number of the next one.
     """
 
@@ -68,11 +68,11 @@ class Feed:
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the feed."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Produce no more, and wait for what is on its way."""
+        """Stop producing, and wait for records on their way."""
         self._over.set()
         self._thread.join()
         self._producer.flush(_FLUSH_SECONDS)

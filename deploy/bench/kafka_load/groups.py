@@ -1,4 +1,4 @@
-"""A consumer group while something happens to it: who has which partitions, and how long each member pauses."""
+"""A consumer group during an event: the partitions of each member, and how long each member pauses."""
 
 import time
 from collections import Counter, defaultdict
@@ -22,13 +22,15 @@ __all__ = ["Event", "GroupRun", "Journal", "Protocol", "figures_of", "range_shar
 
 Event = Literal["none", "leave", "join", "die", "leader_killed"]
 Protocol = Literal["range", "cooperative", "consumer"]
-"""Of the members: `range` stops all of them at a change, `cooperative` what moves alone (both classic); `consumer`: KIP-848."""
+"""Protocol of the members: `range` stops all of them at a change, `cooperative` only those that move (both classic);
+`consumer`: KIP-848.
+"""
 
 _SETTLE_SECONDS: Final = 60.0
 _STEADY_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 0.05
 SESSION_MS: Final = 6000
-"""After so long without a heartbeat a member counts as dead; Kafka's default is 45 s, its least 6 s."""
+"""Time without a heartbeat after which a member counts as dead; Kafka's default is 45 s, its minimum 6 s."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,24 +50,24 @@ class GroupRun(SteadyLoad):
 
 @dataclass
 class Journal:
-    """What one member wrote down: records as (partition, number, microseconds), assignments as (microseconds, partitions)."""
+    """Notes of one member: records as (partition, number, microseconds), assignments as (microseconds, partitions)."""
 
     records: list[tuple[int, int, int]] = field(default_factory=list)
     assignments: list[tuple[int, frozenset[int]]] = field(default_factory=list)
     read_at: dict[int, int] = field(default_factory=dict)
-    """When each partition's last record was read."""
+    """Time at which each partition's last record was read."""
     member_id: str = ""
-    """That of the group, which the range assignment sorts members by."""
+    """Member id in the group; the range assignment sorts members by it."""
 
     @classmethod
     def read(cls, text: str) -> "Journal":
-        """Of the lines of a file; one that a kill cut off is left out."""
+        """Read the lines of a file; a line that a kill truncated is left out."""
         found = cls()
         found.add(text)
         return found
 
     def add(self, text: str) -> None:
-        """Further lines."""
+        """Add further lines."""
         for line in text.splitlines(keepends=True):
             kind, _, rest = line.rstrip("\n").partition(" ")
             if not line.endswith("\n"):
@@ -82,7 +84,7 @@ class Journal:
 
     @property
     def has(self) -> frozenset[int]:
-        """The partitions that it had last."""
+        """The partitions that the member had last."""
         return self.assignments[-1][1] if self.assignments else frozenset()
 
 
@@ -101,7 +103,7 @@ def run_group(
         `pause_ms`, the longest time without a record of a member that stays, after the event; `partition_pause_ms`, the
         longest of a partition; `unacknowledged_ms`, the longest time of a partition without an acknowledgement; `lost`,
         records that were acknowledged and not read; `again`, read more than once; `out_of_order`, read by a member after a later
-        one of the same partition; `failed`, refused by Kafka. With protocol `range` also `off_range_members`, those of the group
+        one of the same partition; `failed`, rejected by Kafka. With protocol `range` also `off_range_members`, those of the group
         after the event whose partitions are not the contiguous range that belongs to their place among the sorted members.
 
     Raises:
@@ -149,7 +151,7 @@ class _Course:
                 self._add(folder, 1)
             case "leader_killed":
                 if kill_leader is None:
-                    message = "this cluster's brokers cannot be killed from here: leave `leader_killed` out for it"
+                    message = "the brokers of this cluster cannot be killed from here. Leave `leader_killed` out for it"
                     raise UnavailableError(message)
                 kill_leader(self._run.topic)
         return self._members[1:] if self._run.event in ("leave", "die") else list(self._members)
@@ -180,7 +182,7 @@ class _Course:
         return {"topic": self._run.topic, "conf": conf, "journal": str(journal), "incremental": protocol != "range"}
 
     def _await_all_read(self, members: Sequence["_Member"], *, since_us: int) -> None:
-        """Until each partition gave a record after this time, and members have equal shares of them, one apart at most."""
+        """Wait until each partition gave a record after this time, and members have equal shares, one apart at most."""
         wanted = set(range(self._run.partitions))
 
         def settled() -> bool:
@@ -194,7 +196,7 @@ class _Course:
         await_condition(settled, otherwise, seconds=_SETTLE_SECONDS, look_seconds=_POLL_SECONDS)
 
     def _await_numbers(self, feed: Feed) -> None:
-        """Until what was acknowledged is read, or nothing comes any more."""
+        """Wait until all acknowledged records are read, or no more come."""
         deadline = time.monotonic() + _SETTLE_SECONDS
         while time.monotonic() < deadline:
             read = {number for member in self._members for _, number, _ in member.journal().records}
@@ -212,7 +214,7 @@ class _Member:
     _read_bytes: int = 0
 
     def leave(self) -> None:
-        """As a consumer that is closed; returns at once."""
+        """Leave the group like a consumer that is closed; returns at once."""
         self.worker.say("leave")
 
     def journal(self) -> Journal:
@@ -278,7 +280,7 @@ def figures_of(
 
 
 def _unacknowledged_ms(partitions: int, acknowledged: Mapping[int, int], at_us: int) -> float:
-    """Of the partition that waited longest; one that is silent to the end waits until the last acknowledgement of any."""
+    """Return the wait of the partition that waited longest; a silent one waits until the last acknowledgement of any."""
     last, times = max(acknowledged.values(), default=at_us), defaultdict[int, list[int]](list)
     for number, at in acknowledged.items():
         times[number % partitions].append(at)

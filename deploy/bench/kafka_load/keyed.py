@@ -28,7 +28,7 @@ __all__ = ["Batch", "batches_of", "feed_batches", "keyed_producer", "main"]
 _WINDOW: Final = 16_000
 """Records out of which the calls for each partition are made: about as many as a client holds back for full batches."""
 _STEPS_PER_SECOND: Final = 20
-"""With a rate."""
+"""Steps per second of a load with a rate."""
 _TAKE: Final = 5000
 _SILENT_SECONDS: Final = 30.0
 _WAIT_SECONDS: Final = 120.0
@@ -65,7 +65,7 @@ def batches_of(
 
 
 def keyed_producer(conf: dict[str, Any], **more: Any) -> Producer:
-    """One that keeps the order of each partition, and that never refuses a record because it has too many."""
+    """Create a producer that keeps the order of each partition, and that never rejects a record because it has too many."""
     return Producer(
         {
             **conf,
@@ -73,7 +73,7 @@ def keyed_producer(conf: dict[str, Any], **more: Any) -> Producer:
             "enable.idempotence": True,
             "linger.ms": 5,
             "batch.num.messages": 1000,
-            # A call that is refused in part would leave holes in the order.
+            # A call that is rejected in part would leave holes in the order.
             "queue.buffering.max.messages": 0,
             "queue.buffering.max.kbytes": 2_000_000,
             "log_level": 0,
@@ -86,7 +86,7 @@ def feed_batches(producer: Producer, topic: str, batches: Sequence[Batch], rate:
     """Produce all, and wait until Kafka has them; a rate (records a second) is an upper limit.
 
     Raises:
-        UnavailableError: the client refused a record, or Kafka did not take all of them in two minutes.
+        UnavailableError: the client rejected a record, or Kafka did not accept all of them in two minutes.
     """
     began, sent = time.monotonic(), 0
     for place, records in batches:
@@ -94,12 +94,12 @@ def feed_batches(producer: Producer, topic: str, batches: Sequence[Batch], rate:
             time.sleep(max(0.0, began + sent / rate - time.monotonic()))
         if producer.produce_batch(topic, records, partition=place) != len(records):
             failure = next((one["_error"] for one in records if "_error" in one), "no reason given")
-            message = f"the Kafka client refused a record of topic {topic}: {failure}"
+            message = f"the Kafka client rejected a record of topic {topic}: {failure}"
             raise UnavailableError(message)
         sent += len(records)
         producer.poll(0)
     if left := producer.flush(_WAIT_SECONDS):
-        message = f"Kafka did not take {left:,} records of topic {topic} within {_WAIT_SECONDS:g} s"
+        message = f"Kafka did not accept {left:,} records of topic {topic} within {_WAIT_SECONDS:g} s"
         raise UnavailableError(message)
 
 

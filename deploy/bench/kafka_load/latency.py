@@ -32,7 +32,7 @@ class Latencies:
             self.record(now_us - due[at], min(step, len(due) - at), due_us=due[at])
 
     def encode(self) -> str:
-        """As text for another process; `merged` reads it."""
+        """Encode as text for another process; `merged` reads it."""
         return self._over_time.encode()
 
     def add(self, encoded: str) -> None:
@@ -41,12 +41,12 @@ class Latencies:
 
     @property
     def timed(self) -> int:
-        """How many records were timed."""
+        """Number of timed records."""
         return self._over_time.timed
 
     @property
     def count(self) -> int:
-        """For how many records they speak."""
+        """Number of records that the timed ones stand for."""
         return int(self._over_time.total().get_total_count())
 
     def figures(self, prefix: str) -> dict[str, float]:
@@ -81,7 +81,7 @@ class Latencies:
         return self._over_time.columns()
 
     def _reaches(self, percent: float) -> bool:
-        """At least one record that was timed lies above this percentile; 100 is the highest of however many."""
+        """Return whether a timed record is above this percentile; 100 is the highest of however many."""
         return percent == 100.0 or self.timed * (100.0 - percent) >= 99.999
 
 

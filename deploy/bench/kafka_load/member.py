@@ -33,7 +33,7 @@ class _Member:
         )
 
     def read(self) -> None:
-        """What has come; the first record is not held back for a full batch."""
+        """Read the records that have come; the first one is not held back for a full batch."""
         found = self._consumer.consume(1, _WAIT_SECONDS)
         now = time.time_ns() // 1000
         for message in found + (self._consumer.consume(_TAKE, 0) if found else []):

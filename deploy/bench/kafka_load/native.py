@@ -20,7 +20,7 @@ __all__ = ["NativeProducer", "main"]
 
 _PRODUCER: Final = 0
 _COPY: Final = 2
-"""Of rd_kafka_produce_batch: the payload is copied, as Python's client does."""
+"""Flag of rd_kafka_produce_batch: the payload is copied, as Python's client does."""
 _TEXT_BYTES: Final = 512
 _FULL_SECONDS: Final = 0.002
 _LOOK_UP_SECONDS: Final = 30.0
@@ -40,7 +40,7 @@ class NativeProducer:
     """A producer of librdkafka with these options, for values of one size.
 
     Raises:
-        ConfigError: librdkafka refuses an option; the text has its name.
+        ConfigError: librdkafka rejects an option; the text has its name.
     """
 
     def __init__(self, conf: dict[str, Any], value_bytes: int) -> None:
@@ -69,12 +69,14 @@ class NativeProducer:
         found, milliseconds = ctypes.c_void_p(), int(_LOOK_UP_SECONDS * 1000)
         error = self._lib.rd_kafka_metadata(self._handle, 0, self._topic(topic), ctypes.byref(found), milliseconds)
         if error:
-            message = f"Kafka does not say where topic {topic} is: {self._lib.rd_kafka_err2str(error).decode()}"
+            message = (
+                f"Kafka did not return the metadata of topic {topic}: {self._lib.rd_kafka_err2str(error).decode()}"
+            )
             raise UnavailableError(message)
         self._lib.rd_kafka_metadata_destroy(found)
 
     def send(self, topic: str, partition: int, value: bytes, count: int) -> None:
-        """So many records of one value, at most `BLOCK`; waits while the client's queue is full."""
+        """Send a number of records of one value, at most `BLOCK`; waits while the client's queue is full."""
         self._value[: len(value)] = value
         while count > 0:
             count -= self._lib.rd_kafka_produce_batch(self._topic(topic), partition, _COPY, self._messages, count)
@@ -131,7 +133,7 @@ def _send(producer: NativeProducer, workload: Workload, topic: str, messages: in
 
 
 def _warm(producer: NativeProducer, workload: Workload, topic: str, messages: int, number: int) -> None:
-    """As `produce.py` does: look up both topics, and produce to the other one."""
+    """Warm up as `produce.py` does: look up both topics, and produce to the other one."""
     for name in (topic, workload.topic):
         producer.look_up(name)
     _send(producer, workload, topic, messages, number)

@@ -16,7 +16,7 @@ FIRST_SECONDS: Final = 0.1
 _LARGEST_US: Final = 3_600_000_000
 _DIGITS: Final = 3
 _ENOUGH: Final = 100
-"""So many records must be timed in an interval for its p99, else that is only the highest of them."""
+"""Timed records that an interval needs for its p99; with fewer it is only the highest of them."""
 _FEWEST_SLOTS: Final = 10
 
 
@@ -31,11 +31,11 @@ class OverTime:
 
     @property
     def timed(self) -> int:
-        """How many records were timed."""
+        """Number of timed records."""
         return sum(self._timed.values())
 
     def total(self) -> HdrHistogram:
-        """Of the whole run."""
+        """Return the histogram of the whole run."""
         found = HdrHistogram(1, _LARGEST_US, _DIGITS)
         for one in self._slots.values():
             found.add(one)
@@ -51,7 +51,7 @@ class OverTime:
         self._timed[slot] = self._timed.get(slot, 0) + 1
 
     def encode(self) -> str:
-        """As text for another process; `add` reads it."""
+        """Encode as text for another process; `add` reads it."""
         slots = {slot: [self._timed[slot], one.encode().decode()] for slot, one in self._slots.items()}
         return json.dumps({"width_us": self._width_us, "slots": slots})
 

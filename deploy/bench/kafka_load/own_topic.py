@@ -24,7 +24,7 @@ def own_topic(load: Workload | SteadyLoad, kafka: KafkaSettings, name: str = "")
     name = name or load.topic
     settings = kafka.model_copy(update={"replication": load.replication})
     if not create_topic(settings, name, partitions=load.partitions, config=load.topic_config):
-        message = f"topic {name} is there already: another run uses it, or one was cut off; delete it"
+        message = f"topic {name} already exists: another run uses it or left it behind. In the second case delete it"
         raise FatalError(message)
     try:
         yield

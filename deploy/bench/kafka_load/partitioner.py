@@ -45,8 +45,8 @@ def run_partitioner(
     """
     if workload.messages * workload.message_bytes > _MOST_MB * 1_000_000:
         message = (
-            f"partitioner {workload.topic}: {workload.messages:,} messages of {workload.message_bytes} B are out of range; "
-            f"wanted {_MOST_MB:,} MB together at most, which the process holds in memory"
+            f"partitioner {workload.topic}: {workload.messages:,} messages of {workload.message_bytes} B are too many; wanted "
+            f"at most {_MOST_MB:,} MB together, because the process holds them in memory"
         )
         raise ConfigError(message)
     plan = {

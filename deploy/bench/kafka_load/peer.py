@@ -1,4 +1,4 @@
-"""The same load by a C client and by Kafka's own performance tools: what others reach on the same cluster."""
+"""The same load by a C client and by Kafka's own performance tools, as a comparison on the same cluster."""
 
 import re
 import subprocess
@@ -23,10 +23,12 @@ _PRODUCER: Final = "org.apache.kafka.tools.ProducerPerformance"
 _CONSUMER: Final = "org.apache.kafka.tools.ConsumerPerformance"
 _SECONDS: Final = 600.0
 _SESSIONS: Final = 10
-"""Of those of a load: so many are one run of Kafka's tools, which know no sessions."""
+"""Sessions of a load that are one run of Kafka's tools, which have no sessions."""
 _BATCH_HEADER_BYTES: Final = 61
 _RECORD_HEADER_BYTES: Final = 7
-"""Of a record without key and headers: length, attributes, and the differences of time and offset (Kafka's record format v2)."""
+"""Bytes of a record without key and headers: length, attributes, and the differences of time and offset (Kafka's record format
+v2).
+"""
 _SENT = re.compile(
     r"(?P<records>\d+) (?:steady state )?records sent, (?P<rate>[\d.]+) records/sec \([\d.]+ MB/sec\), [\d.]+ ms avg latency, "
     r"(?P<max>[\d.]+) ms max latency, (?P<p50>\d+) ms 50th, (?P<p95>\d+) ms 95th, (?P<p99>\d+) ms 99th, (?P<p999>\d+) ms 99.9th"
@@ -73,7 +75,7 @@ def _produce_in_c(workload: Workload, kafka: KafkaSettings) -> dict[str, float]:
 
 
 def _records(workload: Workload) -> int:
-    """Without the warm-up: those of one session would hardly be more than a JVM's start."""
+    """Return the number of records after the warm-up: one session would hardly be more than a JVM's start."""
     return workload.messages * min(workload.sessions, _SESSIONS)
 
 
@@ -127,11 +129,11 @@ def _produce_part(
     except UnavailableError as error:
         if "unrecognized" not in str(error):
             raise
-        # Of Kafka 3.9: its figures include the warm-up.
+        # The figures of Kafka 3.9 include the warm-up.
         text = _run(tool(_PRODUCER, *arguments))
     found = list(_SENT.finditer(text))
     if not found:
-        message = f"Kafka's producer test gave no figures: {text.strip()[-300:]}"
+        message = f"Kafka's producer test printed no figures: {text.strip()[-300:]}"
         raise UnavailableError(message)
     return found[-1]
 
@@ -150,7 +152,7 @@ def _consume(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -
         # The tool's own rate has the seconds in it that its group took to form.
         return {"peer_consume_per_second": float(named["fetch.nMsg.sec"])}
     except (KeyError, ValueError):
-        message = f"Kafka's consumer test gave no figures: {lines[-1:]}"
+        message = f"Kafka's consumer test printed no figures: {lines[-1:]}"
         raise UnavailableError(message) from None
 
 

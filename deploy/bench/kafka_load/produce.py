@@ -16,14 +16,14 @@ __all__ = ["BLOCK", "DRAIN_SECONDS", "WAIT_SECONDS", "block_size", "main"]
 BLOCK: Final = 2000
 """Records of one call at full speed."""
 _TIMED_OF_BLOCK: Final = 100
-"""Of one call's records each such is timed, and the last."""
+"""One record in this many of a call is timed, and the last."""
 _TICK_SECONDS: Final = 0.001
 DRAIN_SECONDS: Final = 0.0005
-"""Between two looks for acknowledgements: to wake for each answer costs Python more than the answers themselves."""
+"""Pause between two looks for acknowledgements: waking for each answer costs Python more than the answers themselves."""
 _SAMPLES_PER_SECOND: Final = 2000
 WAIT_SECONDS: Final = 120.0
 _BY_KEY: Final = -1
-"""In place of a partition: the client chooses one by the record's key."""
+"""Value in place of a partition: the client chooses one by the record's key."""
 
 
 class _Load:
@@ -64,10 +64,10 @@ class _Load:
             time.sleep(DRAIN_SECONDS)
 
     def _blocks(self, topic: str, messages: int) -> None:
-        """As fast as it goes: one call for many records, some of which are timed.
+        """Send as fast as possible: one call for many records, some of which are timed.
 
-        Without keys a block goes to one partition, the next block to the next: so a request is full, and nobody chooses a
-        partition for each record.
+        Without keys a block goes to one partition, the next block to the next: so a request is full, and no partition is
+        chosen for each record.
         """
         workload = self._workload
         keys = message_keys(workload, BLOCK, seed=self._number)

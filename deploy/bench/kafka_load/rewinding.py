@@ -21,7 +21,7 @@ Way = Literal["seek_offset", "seek_time", "group_offset", "group_time"]
 """A consumer that keeps its own offsets goes back by itself; a group without members is set back, and a member joins it."""
 
 _APART_SECONDS: Final = 0.05
-"""Between the two halves: Kafka's times are milliseconds."""
+"""Pause between the two halves, since Kafka's times are milliseconds."""
 _TAKE: Final = 5000
 _SILENT_SECONDS: Final = 30.0
 
@@ -155,7 +155,7 @@ class _Course:
 
 
 def _planned_again(moves: Sequence[Move]) -> int | None:
-    """Of all partitions; not known where the group never committed in one."""
+    """Return the sum over all partitions; None if the group never committed in one of them."""
     known = [move.again for move in moves if move.again is not None]
     return sum(known) if len(known) == len(moves) else None
 

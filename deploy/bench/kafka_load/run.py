@@ -21,7 +21,7 @@ from ingest.settings import KafkaSettings
 __all__ = ["LoadRun", "run_workload", "settled_ends"]
 
 _LEAD_SECONDS: Final = 0.1
-"""Between the word to begin and the first record: all processes have read it by then."""
+"""Time between the start command and the first record: all processes have read it by then."""
 _RUN_SECONDS: Final = 600.0
 _LEAST_CPU_SECONDS: Final = 0.1
 """The system counts processor time in hundredths: less of it says nothing."""
@@ -76,7 +76,7 @@ def run_workload(
     """
     if workload.cold and files is None:
         message = (
-            "cold segments want a cluster on this machine: the page cache of another one cannot be dropped from here"
+            "cold segments need a cluster on this machine; the page cache of another one cannot be dropped from here"
         )
         raise UnavailableError(message)
     try:
@@ -144,7 +144,7 @@ class LoadRun:
         return Session(sent=sent, read=read, stored=stored, costs=costs if self._files is not None else None)
 
     def _cost(self) -> AbstractContextManager[ReadCost]:
-        """What the brokers do while the block runs; nothing is known of those of another machine."""
+        """Measure the work of the brokers while the block runs; unknown for those of another machine."""
         return nullcontext(ReadCost()) if self._files is None else self._files.cost()
 
     def _file_figures(self, sessions: Sequence[Session]) -> dict[str, float]:

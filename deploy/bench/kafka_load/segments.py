@@ -21,7 +21,7 @@ _GONE_SECONDS: Final = 90.0
 
 @dataclass
 class ReadCost:
-    """What brokers did while a block ran: bytes that came from the disk, seconds of processor."""
+    """Work of brokers while a block ran: bytes read from the disk, seconds of processor time."""
 
     disk_bytes: float = 0.0
     cpu_seconds: float = 0.0
@@ -72,7 +72,7 @@ class SegmentFiles:
 
     @contextmanager
     def cost(self) -> Iterator[ReadCost]:
-        """What the brokers do while the block runs."""
+        """Measure the work of the brokers while the block runs."""
         found, before = ReadCost(), self._spent()
         yield found
         after = self._spent()

@@ -19,7 +19,7 @@ _FEWEST: Final = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What the producers and consumers of one session gave, and the records that Kafka has of it.
+    """Results of one session's producers and consumers, and the records that Kafka has of it.
 
     `stored` includes what the topic held before the clock started. `costs` are those of Kafka's servers while producing and
     while consuming, in mode `stream` twice those of all; None where they do not run on this machine.
@@ -32,7 +32,7 @@ class Session:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """From the first process that began to the last that ended, of those that produce and those that consume."""
+        """Return the seconds from the first start to the last end, of the producers and of the consumers."""
         parts = {"produce": self.sent, "consume": self.read}
         return {name: seconds_of(group) for name, group in parts.items() if group}
 
@@ -48,7 +48,7 @@ class Session:
 
 
 def median_error(values: Sequence[float]) -> float:
-    """How far the median may be off: half of its 95 % interval, relative to it.
+    """Return the error of the median: half of its 95 % interval, relative to it.
 
     The interval is that of order statistics, which holds for any distribution.
     """
@@ -59,7 +59,7 @@ def median_error(values: Sequence[float]) -> float:
 
 
 def are_stable(sessions: Sequence[Session], ratio: float) -> bool:
-    """Whether the median of each rate is known to within this ratio."""
+    """Return whether the median of each rate is known to within this ratio."""
     if ratio <= 0 or len(sessions) < _FEWEST:
         return False
     names = sessions[0].seconds

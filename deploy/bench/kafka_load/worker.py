@@ -18,18 +18,18 @@ __all__ = ["READY", "START_SECONDS", "StarterLines", "Worker", "give", "open_wor
 
 READY: Final = "ready"
 START_SECONDS: Final = 120.0
-"""To start Python and to connect to Kafka, on a busy machine too."""
+"""Time to start Python and to connect to Kafka, on a busy machine too."""
 
 
 class Worker:
-    """One that was started with pipes for its input, its output and its errors."""
+    """A process with pipes for its input, its output and its errors."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """Process id of the worker."""
         return self._process.pid
 
     def say(self, what: float | str) -> None:
@@ -47,7 +47,7 @@ class Worker:
             raise self._failed() from None
 
     def answer(self, seconds: float) -> str:
-        """Its next line. One that does not go on, such as after SIGSTOP, is ended after these seconds.
+        """Return the worker's next line. A worker that hangs, such as after SIGSTOP, is killed after these seconds.
 
         Raises:
             UnavailableError: it has ended, or gave no line in time.
@@ -68,14 +68,14 @@ class Worker:
         finally:
             timer.cancel()
         if too_late.is_set():
-            message = f"a process of the load gave no answer within {seconds:,.0f} s, and was ended"
+            message = f"a process of the load did not answer within {seconds:,.0f} s and was killed"
             raise UnavailableError(message)
         if not text.endswith("\n"):
             raise self._failed()
         return text.strip()
 
     def work(self, seconds: float) -> ClientWork:
-        """Its work, by its next line; it fails as `answer` does."""
+        """Return the worker's work from its next line; it fails as `answer` does."""
         return ClientWork.decode(self.answer(seconds))
 
     def await_ready(self, seconds: float = START_SECONDS) -> None:
@@ -88,20 +88,20 @@ class Worker:
             raise self._failed()
 
     def kill(self) -> None:
-        """End it as a crash does."""
+        """End the process as a crash does."""
         self._process.kill()
 
     def _failed(self) -> UnavailableError:
         self.kill()
         words = "" if self._process.stderr is None else self._process.stderr.read()
-        last = next((line for line in reversed(words.splitlines()) if line.strip()), "it said nothing")
+        last = next((line for line in reversed(words.splitlines()) if line.strip()), "it printed nothing")
         return UnavailableError(f"a process of the load ended early: {last.strip()[:500]}")
 
 
 class StarterLines:
     """Inside the process: the lines of its starter, read by a thread.
 
-    The pipe closes when the starter is gone, also by kill -9. The process then ends: nobody wants the load.
+    The pipe closes when the starter is gone, also by kill -9. The process then ends, because the load is no longer wanted.
     """
 
     def __init__(self) -> None:

@@ -26,12 +26,14 @@ MAX_MESSAGE_BYTES: Final = 900_000
 AWAITED_MB: Final = 1000
 """Values of a topic from which on a run ends only when its files are deleted: Kafka does that later, in its own time."""
 _KEEP_ALL: Final = {"retention.bytes": "-1"}
-"""Of a topic whose records are counted: by its own limit (256 MB of ours) a broker would delete the oldest during a run."""
+"""Properties of a topic whose records are counted: by its own limit (256 MB here) a broker would delete the oldest during a
+run.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What is produced to a topic of its own and consumed from it.
+    """Load that is produced to its own topic and consumed from it.
 
     Attributes:
         topic: made for the run and removed after it.
@@ -107,11 +109,15 @@ class Workload:
         self._check("acks", self.acks in {"0", "1", "all"}, "0, 1 or all")
         self._check("retained_mb", self.retained_mb >= 0, "0 or more")
         self._check(
-            "retained_mb", not self.retained_mb or self.mode == "split", "0 in mode stream, which reads at once"
+            "retained_mb",
+            not self.retained_mb or self.mode == "split",
+            "0 in mode stream, where consumers read immediately",
         )
         self._check("sessions", self.sessions == 1 or not (self.retained or self.cold), "1 with retained_mb or cold")
         self._check("fetch_bytes", self.fetch_bytes >= 1, "1 or more")
-        self._check("cold", not (self.cold and self.mode == "stream"), "False in mode stream, which reads at once")
+        self._check(
+            "cold", not (self.cold and self.mode == "stream"), "False in mode stream, where consumers read immediately"
+        )
         at_most = self.partitions
         self._check("consumers", 1 <= self.consumers <= at_most, f"1 to {at_most}, the number of partitions")
 
@@ -154,7 +160,7 @@ def stamped(due: int, padding: bytes) -> bytes:
 
 
 def due_us(value: bytes) -> int:
-    """When this value was due, in microseconds since 1970."""
+    """Return the time at which this value was due, in microseconds since 1970."""
     return int(_STAMP.unpack_from(value)[0])
 
 

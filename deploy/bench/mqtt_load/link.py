@@ -62,7 +62,7 @@ class Link:
         self._socket.sendall(data if self._tls is None else self._tls.encrypted(data))
 
     def receive(self, seconds: float) -> bytes:
-        """What is there, or comes within these seconds; nothing where none comes.
+        """Return the bytes that are there, or come within these seconds; empty if none come.
 
         Raises:
             ConnectionError: the broker closed the connection.
@@ -111,7 +111,7 @@ class _Tls:
         return self._outgoing.read()
 
     def decrypted(self, data: bytes) -> bytes:
-        """What all records that are whole hold."""
+        """Return the content of all complete records."""
         self._incoming.write(data)
         parts = []
         with suppress(ssl.SSLWantReadError):

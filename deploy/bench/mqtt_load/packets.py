@@ -26,7 +26,7 @@ class PacketForm:
 
     def __init__(self, topic: str, message_bytes: int) -> None:
         if message_bytes < LEAST_BYTES:
-            message = f"message_bytes is {message_bytes}, wanted {LEAST_BYTES} or more: a message carries its time and its number"
+            message = f"message_bytes is {message_bytes}, wanted {LEAST_BYTES} or more for the time and the number of a message"
             raise ValueError(message)
         padding = bytes(33 + index * 7 % 94 for index in range(message_bytes - LEAST_BYTES))
         one = publish_packet(topic, bytes(LEAST_BYTES) + padding, mid=1)
@@ -50,16 +50,16 @@ class PacketForm:
         return b"".join(map(pack, repeat(self._start), mids, due_us, numbers, repeat(self._padding)))
 
     def read(self, data: bytes) -> tuple[Sequence[int], Sequence[int], bytes]:
-        """When each message was due, its number, and the PUBACKs for all of them.
+        """Read the time at which each message was due, its number, and the PUBACKs for all of them.
 
         Raises:
-            ConnectionError: a packet is no PUBLISH of this form.
+            ConnectionError: a packet is not a PUBLISH of this form.
         """
         if not data:
             return (), (), b""
         heads, mids, due, numbers = zip(*self._read.iter_unpack(data), strict=True)
         if not self._heads.issuperset(heads):
-            message = "the broker sends the subscriber something other than the messages of this load"
+            message = "the broker sent the subscriber other packets than the messages of this load"
             raise ConnectionError(message)
         return due, numbers, b"".join(map(_PUBACK.pack, repeat(_PUBACK_HEAD), mids))
 
@@ -88,14 +88,14 @@ class Acknowledged:
         """Packet identifiers.
 
         Raises:
-            ConnectionError: a packet is no PUBACK.
+            ConnectionError: a packet is not a PUBACK.
         """
         whole = self._rest.whole(data)
         if not whole:
             return ()
         heads, mids = zip(*_PUBACK.iter_unpack(whole), strict=True)
         if set(heads) != {_PUBACK_HEAD}:
-            message = "the broker sends the publisher something other than PUBACKs"
+            message = "the broker sent the publisher other packets than PUBACKs"
             raise ConnectionError(message)
         return mids
 

@@ -27,7 +27,7 @@ class _Publisher:
         self.work, self._latencies = ClientWork(), Latencies()
 
     def warm(self, messages: int) -> None:
-        """Publish to a topic that nobody reads, at the same rate."""
+        """Publish to a topic without a reader, at the same rate."""
         self._publish(self._warm_form, messages, time.time())
 
     def run(self, begin_at: float) -> ClientWork:
@@ -39,7 +39,7 @@ class _Publisher:
         return self.work
 
     def _publish(self, form: PacketForm, messages: int, begin_at: float) -> int:
-        """Until all have a PUBACK, or none comes any more; how many have one."""
+        """Publish until all messages have a PUBACK or no more come; return how many have one."""
         sent, acknowledged, answers, first = 0, 0, Acknowledged(), self._first_number
         due_of = [0] * (_MIDS + 1)
         silent_since = time.monotonic()
@@ -75,7 +75,7 @@ class _Publisher:
         return [int((begin_at + number / self._rate) * 1_000_000) for number in numbers]
 
     def _wait(self, sent: int, messages: int, begin_at: float) -> float:
-        """Until the next message is due, where one is to come by itself."""
+        """Wait until the next message is due, if messages come one by one."""
         if not self._rate or sent >= messages:
             return 1.0
         return min(1.0, max(0.0, begin_at + sent / self._rate - time.time()))

@@ -25,7 +25,7 @@ MOST_PUBLISHERS: Final = 100
 
 @dataclass(frozen=True, kw_only=True)
 class MqttLoad:
-    """What is published at QoS 1 and read by one subscriber at the same time.
+    """Load that is published at QoS 1 and read by one subscriber at the same time.
 
     Attributes:
         topic: each publisher has one below it.
@@ -34,7 +34,7 @@ class MqttLoad:
         rate: messages per second of all publishers together, at fixed times (open loop); 0 is as fast as the window lets.
         window: messages of a publisher that are not acknowledged, at most.
         publishers: processes, each with one connection.
-        warmup_messages: published before the clock starts, to a topic that nobody reads.
+        warmup_messages: published before the clock starts, to a topic without a reader.
 
     Raises:
         ConfigError: a value is out of its range.
@@ -152,7 +152,7 @@ def _figures(load: MqttLoad, sent: Sequence[ClientWork], received: ClientWork) -
 
 
 def _lost(messages: int, published: int, received: int) -> dict[str, int]:
-    """At least so many have a PUBACK and did not come; absent where it is not known whether any did.
+    """Return the least number of messages with a PUBACK that did not come; absent if it is not known whether any did.
 
     One that came without a PUBACK hides one that has a PUBACK and did not come: both are counted, not named.
     """

@@ -1,4 +1,4 @@
-"""Where cells run: a cluster that is started for them, or an existing one; and the topics that are made there."""
+"""Places where cells run: a cluster that is started for them, or an existing one; and the topics that are created there."""
 
 import os
 import secrets
@@ -71,21 +71,21 @@ class Bed:
     jmx_urls: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
     tool: Callable[..., list[str]] | None = None
-    """How to start Kafka's own tools there: their class and arguments."""
+    """Returns the command line of one of Kafka's own tools, by its class and arguments."""
     without_leader: Callable[[str], AbstractContextManager[int]] | None = None
     """Kills the broker that leads partition 0 of a topic, and starts it again at the end of the block."""
     without: Mapping[str, Callable[[], AbstractContextManager[int]]] = field(default_factory=dict)
-    """The same for the active `controller` and the `zookeeper` that leads."""
+    """Kills the active `controller` or the leading `zookeeper` in the same way."""
     pipeline: "Settings | None" = None
-    """Of a whole pipeline that runs on it."""
+    """Settings of a whole pipeline that runs on the cluster."""
     running: "RunningPipeline | None" = None
     """A whole pipeline that is made to fit each cell."""
     fit: Callable[[Parameters], None] | None = None
     """Makes it what a cell wants, before that cell's runs."""
     makes_topics: bool = True
-    """Whether runs make topics, which are looked for afterwards."""
+    """True if runs create topics, which are looked for afterwards."""
     mqtt: MqttAddress | None = None
-    """Of a mosquitto that runs in its place: there is no Kafka."""
+    """Address of a mosquitto that runs in place of Kafka."""
 
 
 class Topics:
@@ -97,7 +97,7 @@ class Topics:
         self._count = 0
 
     def name(self, ending: str = "") -> str:
-        """One that was not used before."""
+        """Return an unused topic name."""
         self._count += 1
         return f"{self._start}{self._count}{'-' if ending else ''}{ending}"
 
@@ -160,7 +160,7 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
 
 
 def _properties(target: Target) -> dict[str, str | int]:
-    """Of each node; those of the target count over all others."""
+    """Return the properties of each node; those of the target override all others."""
     own = dict(pair.split("=", 1) for pair in target.broker_properties.split())
     return {**_DELETED_SOON, **_threads(), **(_DEAD_MEMBERS if target.metadata == "kraft" else {}), **own}
 
@@ -186,7 +186,7 @@ def mosquitto_bed(target: Target) -> Iterator[Bed]:
 
 @contextmanager
 def existing_bed(kafka: KafkaSettings, jmx_urls: Mapping[str, str]) -> Iterator[Bed]:
-    """A cluster that runs already; nothing is started or ended. `jmx_urls` are its brokers' JMX agents, where it has any.
+    """An existing cluster; nothing is started or ended. `jmx_urls` are its brokers' JMX agents, if it has any.
 
     Raises:
         MissingRightError: this user lacks a right; the text says which. Asked beforehand with a topic of one partition.
@@ -218,7 +218,7 @@ def check_rights(kafka: KafkaSettings) -> None:
         with suppress(TidegateError):
             delete_topic(kafka, topic)
         raise
-    left = f" The topic {topic} could not be removed." if "DELETE" in missing else ""
+    left = f" The topic {topic} could not be deleted." if "DELETE" in missing else ""
     if not left:
         delete_topic(kafka, topic)
     if missing or of_group:

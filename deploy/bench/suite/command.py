@@ -45,14 +45,14 @@ __all__ = [
 KEPT_RUNS: Final = 4
 """Kafka deletes a removed topic's files later: so many runs are on the disk at once, but of large ones each is waited for."""
 SHOWN: Final = 6
-"""Of the figures that a scenario shows, for a terminal; the report has all."""
+"""Number of a scenario's figures in the terminal; the report has all."""
 _QUIET_SECONDS: Final = 1.0
-"""So long the processors are watched before the first start."""
+"""Time for which the processors are watched before the first start."""
 RECORD_BYTES: Final = 20
-"""Of a record besides its value."""
+"""Bytes of a record besides its value."""
 _EXISTING: Final = (
-    "An existing cluster was measured: processors, memory, IO wait and context switches of the machine are those of the machine "
-    "that ran the load; of the brokers there is what their JMX agents serve (`monitoring.targets` in the target's file)."
+    "An existing cluster was measured. Processors, memory, IO wait and context switches are those of the machine that ran the "
+    "load; figures of the brokers come from their JMX agents (`monitoring.targets` in the target's file)."
 )
 
 
@@ -91,14 +91,14 @@ def run_scenarios(
         msg = "Nothing was written. Give --yes to start without the question."
         raise FatalError(msg)
     for folder in clear_orphans(Path(tempfile.gettempdir())):
-        say(f"Removed what a benchmark left that was killed: {folder}.")
+        say(f"Removed the files of a benchmark that was killed: {folder}.")
     if kafka is None:
         check_disk(plans, shutil.disk_usage(tempfile.gettempdir()).free // 10**6)
         for line in clusters_too_large(plans):
             say(line)
     doubt = busy_before(psutil.cpu_percent(_QUIET_SECONDS) / 100 * (psutil.cpu_count() or 1))
     if doubt:
-        say(f"Nothing will be claimed as met: {doubt}.")
+        say(f"No goal will be reported as met: {doubt}.")
     seconds = sum(estimated_seconds(plan.scenario, repeats=plan.repeats) for plan in plans)
     say(f"{len(plans)} scenarios, {sum(len(plan.cells) for plan in plans)} workloads, about {duration_text(seconds)}.")
     steps = sum(plan.steps for plan in plans)
@@ -136,10 +136,12 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
     scenario = set_parameters(scenario.shortened() if request.short else scenario, request.parameters)
     cells = scenario.cells()
     if kafka is not None and all(one.runs != "kafka" for one in scenario.targets):
-        msg = f"The scenario {name} measures a whole pipeline, not a Kafka: use `bench e2e --config`, which takes its settings"
+        msg = (
+            f"The scenario {name} measures a pipeline, not a Kafka cluster. Use `bench e2e --config` with its settings"
+        )
         raise ConfigError(msg)
     if kafka is not None and any(work.kind == "failover" for work in scenario.workloads):
-        msg = f"The scenario {name} kills servers, so it starts clusters of its own: leave --target out"
+        msg = f"The scenario {name} kills servers, so it starts its own clusters. Leave --target out"
         raise ConfigError(msg)
     if kafka is not None:
         cells = [
@@ -149,7 +151,7 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
         ]
         scenario = scenario.model_copy(update={"note": f"{scenario.note} {_EXISTING}".strip()})
     if not cells:
-        why = " ".join(scenario.obstacles()) or "none of its blocks is for one of its targets."
+        why = " ".join(scenario.obstacles()) or "no block fits one of its targets."
         msg = f"The scenario {name} has no cell: {why}"
         raise ConfigError(msg)
     return Plan(name, scenario, cells, request.repeats or scenario.repeats)
@@ -181,7 +183,7 @@ def clusters_too_large(plans: Sequence[Plan]) -> Iterator[str]:
         try:
             check_budget(Wish(target.brokers, target.metadata), Path(tempfile.gettempdir()))
         except UnavailableError as error:
-            yield f"Nothing can be measured on {target_text(target)}: {error}"
+            yield f"Cannot measure {target_text(target)}: {error}"
 
 
 def exit_code(results: Sequence[Mapping[str, Any]]) -> int:
@@ -231,7 +233,7 @@ def _figures_text(cell: Mapping[str, Any], shows: Sequence[str]) -> str:
 def _existing(file: Path) -> Settings:
     settings = load_settings(file)
     if "kafka" not in settings.model_fields_set:
-        msg = f"{file}: has no section [kafka]. --target wants the settings of the cluster that is measured."
+        msg = f"{file}: has no section [kafka]. --target needs the settings of the cluster to measure."
         raise ConfigError(msg)
     return settings
 
@@ -249,7 +251,7 @@ def _written(work: Parameters) -> int:
 
 
 def _needed_mb(run_mb: float) -> float:
-    """Of disk for a scenario whose largest run writes so much."""
+    """Return the MB of disk that a scenario needs whose largest run writes this much."""
     return run_mb + (KEPT_RUNS - 1) * min(run_mb, AWAITED_MB)
 
 
@@ -270,7 +272,7 @@ def _question(plans: Sequence[Plan], kafka: KafkaSettings) -> str:
     megabytes = sum(_megabytes(work) * repeats for work, repeats in works)
     return (
         f"Write {messages:,} messages ({megabytes:,.0f} MB) to topics {PREFIX}* of {kafka.bootstrap_servers}, at most "
-        f"{max(work.rate for work, _ in works):,.0f} a second? Each topic is removed after its run; no other is touched."
+        f"{max(work.rate for work, _ in works):,.0f} a second? Each topic is deleted after its run; other topics stay."
     )
 
 

@@ -35,7 +35,7 @@ def read_results(file: Path) -> list[dict[str, Any]]:
 
 
 def _is_result(value: Any) -> bool:
-    """All that is read of it later is there."""
+    """Return whether the result has all keys that are read later."""
     try:
         for cell in value["cells"]:
             hash(identity(cell))
@@ -61,7 +61,7 @@ def compare_results(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping
     both = [key for key in new if key in old]
     if not both:
         msg = (
-            f"The two have no cell in common: the first holds {_holds(before)}, the second {_holds(after)}. "
+            f"The two results have no cell in common: the first holds {_holds(before)}, the second {_holds(after)}. "
             "Give two results of the same scenario, with the same --set and --short."
         )
         raise ConfigError(msg)
@@ -96,10 +96,10 @@ def compare_results(before: Sequence[Mapping[str, Any]], after: Sequence[Mapping
 
 
 def render_comparison(compared: Mapping[str, Any]) -> str:
-    """For people."""
-    lines = [f"{compared['compared']} cells in both, {compared['worse']} figures worse beyond the spread"]
+    """Render the comparison for people."""
+    lines = [f"{compared['compared']} cells in both; {compared['worse']} figures are worse by more than the spread"]
     if not compared["same_machine"]:
-        lines.append("The two were measured on different machines: a difference may come from those.")
+        lines.append("The two were measured on different machines, which may explain a difference.")
     for side, name in (("before", "first"), ("after", "second")):
         lines += [f"In the {name}, {doubt}." for doubt in compared["doubts"][side]]
         lines += _listed(f"Only in the {name}", [_words(one) for one in compared["unmatched"] if one["only"] == side])
@@ -117,7 +117,7 @@ def _words(place: Mapping[str, Any]) -> str:
 
 
 def _listed(title: str, found: Sequence[str]) -> list[str]:
-    """As many lines as a person reads."""
+    """Return as many lines as a person reads."""
     if not found:
         return []
     more = [f"  and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
@@ -134,7 +134,7 @@ def _holds(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _doubts(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What makes figures of a result weak."""
+    """Return the facts that make figures of a result weak."""
     found = [each["busy"] for each in results if each.get("busy")]
     if any(each.get("interrupted") for each in results):
         found.append("the run was interrupted")
@@ -150,13 +150,13 @@ def _doubts(results: Sequence[Mapping[str, Any]]) -> list[str]:
     single = sum(max(len(spread["runs"]) for spread in figures.values()) == 1 for figures in measured)
     if single:
         found.append(
-            f"{single} of {len(measured)} cells have one run: its spread is not known, and {LEAST_SPREAD:.0%} is taken"
+            f"{single} of {len(measured)} cells have one run, so the spread is unknown and {LEAST_SPREAD:.0%} is assumed"
         )
     return list(dict.fromkeys(found))
 
 
 def _is_whole(cell: Mapping[str, Any]) -> bool:
-    """It has figures, and those of all its runs."""
+    """Return whether the cell has figures of all its runs."""
     return bool(cell["spread"]) and not cell.get("fault")
 
 
@@ -182,7 +182,7 @@ def _differences(
         old, new = _spread(before["spread"][figure]), _spread(after["spread"][figure])
         good = better(figure)
         if good < 0 and 0 in (old.high, new.high):
-            # Of errors and lost records one in five runs is a difference, which medians hide.
+            # One run in five with errors or lost records is a difference, which medians hide.
             old, new = (replace(one, median=one.high, low=one.high) for one in (old, new))
         if way := differs(old, new):
             verdict = "changed" if not good else "better" if way == good else "worse"

@@ -11,7 +11,7 @@ __all__ = ["curves_of"]
 
 
 def curves_of(curves: Sequence[Curve], cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Those with three points at least, by axis, then by figure.
+    """Return the curves with at least three points, by axis, then by figure.
 
     Args:
         curves: the axes and figures that a scenario names.

@@ -20,7 +20,7 @@ _ENOUGH: Final = 100
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run left: records of the topics and devices of the tables' rows by stream, country before city.
+    """Result of one run: records of the topics and devices of the tables' rows by stream, country before city.
 
     A stream that writes no table has no entry in `rows`.
 
@@ -77,13 +77,13 @@ def derived_figures(meetup: Meetup, outcome: Outcome) -> dict[str, float]:
         found[f"{label}_megabytes"] = round(len(seen) * meetup.event_bytes / 1e6, 6)
         found[f"{label}_topic_bytes"] = float(sum(one.bytes for one in seen.values()))
     if not latencies:
-        message = f"nothing of {meetup.count} events came out of the streams; `tidegate streams ls` shows more"
+        message = f"the streams returned none of {meetup.count} events; see `tidegate streams ls`"
         raise FatalError(message)
     return {**_times(latencies), **found, **_steps(*first), **_recovered(first[0], outcome), **dict(faults)}
 
 
 def _without_replays(records: Sequence[DerivedRecord]) -> list[DerivedRecord]:
-    """As a reader of the topic sees them that drops what has the headers of an earlier record."""
+    """Return the records for a reader of the topic that drops those with the headers of an earlier record."""
     known: set[tuple[str, ...]] = set()
     kept = []
     for one in records:
@@ -108,7 +108,7 @@ def _is_as_made(
 
 
 def _clock(one: DerivedRecord) -> float:
-    """When the event was due; where it had no pace, when it was made for sending."""
+    """Return the time at which the event was due; without a pace, the time at which it was created for sending."""
     return _instant(one.value["event_time"])
 
 

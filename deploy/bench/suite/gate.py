@@ -33,7 +33,7 @@ class Bound(BaseModel):
             msg = "give at_least or at_most"
             raise ValueError(msg)
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
-            msg = f"at_least is {self.at_least:g}, more than at_most, {self.at_most:g}: no figure is both"
+            msg = f"at_least ({self.at_least:g}) is above at_most ({self.at_most:g}), so no figure can meet both"
             raise ValueError(msg)
         known = [*Parameters.model_fields, *Target.model_fields]
         for name in self.when:
@@ -83,7 +83,7 @@ def gate_results(results: Sequence[Mapping[str, Any]], bounds: Sequence[Bound]) 
 
 
 def render_gate(judged: Mapping[str, Any]) -> str:
-    """For people and a CI's log."""
+    """Render the verdict for people and a CI's log."""
     lines = [f"{judged['checked']} figures checked, {len(judged['missed'])} bounds missed"]
     lines += [f"Measured on a busy machine: {busy}." for busy in judged["busy"]]
     for one in judged["missed"]:
@@ -94,7 +94,7 @@ def render_gate(judged: Mapping[str, Any]) -> str:
 
 
 def _figures(results: Sequence[Mapping[str, Any]], bound: Bound) -> tuple[dict[str, tuple[float | None, str]], str]:
-    """By cell: its text, and its median, or None with the fault of a cell of which a run is missing; else why there is no cell.
+    """Return text and median by cell, or None with the fault of a cell that lacks a run; else why there is no cell.
 
     Where the bound is at most 0 it is the worst run: none may come at all.
     """

@@ -84,7 +84,7 @@ def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence
         "rule": f"{goal.figure} {sign} {_rule(scenario, goal.bound)}",
     }  # fmt: skip
     if spread is not None and goal.at_most == 0 and spread.high > 0:
-        # At most 0 is a promise of every run: a median would hide one loss in five, and a busy machine is no excuse.
+        # At most 0 holds for every run: a median would hide one loss in five, and a busy machine does not explain a loss.
         count = len(spread.runs)
         worst = f" in the worst of {count} runs" if count > 1 else ""
         limit = _limit_text(one, goal.figure)
@@ -110,7 +110,7 @@ def _missing(goal: Goal, spread: Spread | None, runs: int) -> str:
 
 
 def few_runs(measured: int, runs: int) -> str:
-    """Of a promise of every run: how many of them show that it was kept; empty where all do, or their number is not known."""
+    """Return how many runs measured a promise that holds for every run; empty if all did, or their number is not known."""
     return f"measured in {measured} of {runs} runs" if measured < runs else ""
 
 
@@ -133,7 +133,7 @@ def _bound(
         name = " ".join(f"{key}={value}" for key, value in (bound.cell or {}).items())
         other = next(_with_figure({**one.parameters, **(bound.cell or {})}, goal.figure, everything), None)
         base = None if other is None else other.figures[goal.figure].median
-        doubt = f"the bound is doubtful, of {name}: {other.doubt}" if other is not None and other.doubt else ""
+        doubt = f"the bound from {name} is doubtful: {other.doubt}" if other is not None and other.doubt else ""
     if base is None:
         return None, f" ({bound.times:g} x {name}, which has none)", ""
     return base * bound.times, f" ({bound.times:g} x {base:,.6g}, {name})", doubt

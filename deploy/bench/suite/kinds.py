@@ -1,4 +1,4 @@
-"""Kinds of runs: by what each cell is run once, and which of them Kafka's own performance tools can run too."""
+"""Kinds of runs: the function that runs a cell of each kind, and the kinds that Kafka's own performance tools can run too."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
@@ -28,7 +28,7 @@ def run_cell(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
 def run_peer(
     workload: Parameters, topic: str, kafka: KafkaSettings, tool: Callable[..., list[str]]
 ) -> Mapping[str, float]:
-    """The same by Kafka's own performance tools; nothing where they have no such run."""
+    """Run the same load with Kafka's own performance tools; empty if they have no such run."""
     from deploy.bench.kafka_load.peer import run_peer as run_tools
 
     known = workload.kind == "load" and not workload.retained_mb and not workload.cold
@@ -59,7 +59,7 @@ def _run_failover(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, An
     from deploy.bench.kafka_load.feed import SteadyLoad
 
     if workload.kill not in bed.without:
-        message = f"this cluster's {workload.kill} cannot be killed from here: a failover needs a cluster of its own"
+        message = f"the {workload.kill} of this cluster cannot be killed from here; a failover starts its own cluster"
         raise UnavailableError(message)
     load = _of(SteadyLoad, workload, topic=topic, rate=workload.rate or SteadyLoad.rate)
     return run_failover(load, bed.kafka, bed.without[workload.kill])
@@ -101,7 +101,7 @@ def _run_mqtt(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
     from deploy.bench.mqtt_load.run import MqttLoad, run_mqtt
 
     if bed.mqtt is None:
-        message = 'publishers and a subscriber need a mosquitto: give the target `runs = "mosquitto"`'
+        message = 'publishers and a subscriber need a mosquitto. Give the target `runs = "mosquitto"`'
         raise FatalError(message)
     load = _of(MqttLoad, workload, topic=topic, publishers=workload.producers)
     before = list[dict[int, float]]()
@@ -135,7 +135,7 @@ def _cpu_seconds(brokers: Mapping[str, int]) -> dict[int, float]:
 
 
 def _broker_cpu(before: Mapping[int, float], bed: Bed, messages: int, rate: float) -> dict[str, float]:
-    """Of the broker for each message, and its busy cores; absent where it ended meanwhile."""
+    """Return the broker's processor time per message, and its busy cores; absent if it ended meanwhile."""
     after = _cpu_seconds(bed.brokers)
     if not before or before.keys() != after.keys():
         return {}
@@ -154,7 +154,7 @@ def _load(workload: Parameters, topic: str) -> "Workload":
 
 
 def _of(form: type[_Run], workload: Parameters, **more: Any) -> _Run:
-    """What a runner takes: the parameters that it has by the same names."""
+    """Return the arguments of a runner: the parameters that it has by the same names."""
     known = {one.name for one in fields(form)}  # type: ignore[arg-type]
     given = workload.model_dump()
     return form(**{name: value for name, value in given.items() if name in known} | more)

@@ -29,12 +29,12 @@ PEER_SECONDS: Final = 6.0
 
 
 def scenario_names(folder: Path = FOLDER) -> list[str]:
-    """Those that are shipped."""
+    """Return the names of the shipped scenarios."""
     return sorted(file.stem for file in folder.glob("*.toml"))
 
 
 def names_by_length(*, usual: bool, long: bool, folder: Path = FOLDER) -> tuple[str, ...]:
-    """Those that are shipped: the usual ones, those that take so long that only their name or `--long` runs them, or both."""
+    """Return shipped names: the usual ones, those so long that only their name or `--long` runs them, or both."""
     wanted = {False: usual, True: long}
     return tuple(name for name in scenario_names(folder) if wanted[load_scenario(name, folder)[1].long])
 
@@ -47,7 +47,7 @@ def load_scenario(name: str, folder: Path = FOLDER) -> tuple[str, Scenario]:
     """
     known = scenario_names(folder)
     if name.endswith(".toml") and not Path(name).is_file():
-        msg = f"{name}: there is no such file. Give a scenario file, or a name of `tidegate bench ls`: {', '.join(known)}."
+        msg = f"{name}: no such file. Give a scenario file, or a name of `tidegate bench ls`: {', '.join(known)}."
         raise ConfigError(msg)
     if name.endswith(".toml"):
         return Path(name).stem, _read(Path(name))
@@ -77,12 +77,12 @@ def _read(file: Path) -> Scenario:
 
 
 def _check_baselines(file: Path, scenario: Scenario, cells: list[dict[str, Any]]) -> None:
-    """A row that meets no cell would be left out without a word."""
+    """Refuse a row that matches no cell; it would be left out silently."""
     for name, baseline in scenario.baselines.items():
         for number, row in enumerate(baseline.rows, start=1):
             one = baseline.model_copy(update={"rows": [row]})
             if not any(one.figures_of(cell) for cell in cells):
-                msg = f"{file}: baselines.{name}: row {number} {row} meets no cell of this scenario. Correct its parameters."
+                msg = f"{file}: baselines.{name}: row {number} {row} matches no cell of this scenario. Correct its parameters."
                 raise ConfigError(msg)
 
 
@@ -124,7 +124,7 @@ def estimated_seconds(scenario: Scenario, *, repeats: int | None = None) -> floa
 
 
 def list_scenarios(folder: Path = FOLDER) -> list[dict[str, Any]]:
-    """What `bench ls` shows."""
+    """Return the entries of `bench ls`."""
     found = []
     for name in scenario_names(folder):
         _, scenario = load_scenario(name, folder)

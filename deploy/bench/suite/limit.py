@@ -6,9 +6,9 @@ from typing import Final
 __all__ = ["limit_of"]
 
 _FULL: Final = 0.85
-"""Of the cores: beyond it they are busy, since a load's few processes never share them evenly."""
+"""Share of the cores above which they count as busy, since a load's few processes never share them evenly."""
 _KEPT_UP: Final = 0.85
-"""Of the rate of the producers: a consumer ends a little after them."""
+"""Share of the producers' rate from which consumers kept up: a consumer ends a little after them."""
 _RATE: Final = "_per_second"
 _PEERS: Final = {"peer_c_": "a C client (librdkafka)", "peer_": "Kafka's own tools"}
 
@@ -16,7 +16,7 @@ _PEERS: Final = {"peer_c_": "a C client (librdkafka)", "peer_": "Kafka's own too
 def limit_of(
     figures: Mapping[str, float], cores: int, figure: str = "", *, processes: int = 1, streams: bool = False
 ) -> str:
-    """What was full while a figure was measured; empty where nothing was and no more is known.
+    """Return the resource that was full while a figure was measured; empty if none was, or none is known.
 
     Args:
         figures: medians of a cell.
@@ -27,13 +27,13 @@ def limit_of(
         streams: they did so at the same time.
     """
     side = figure.removesuffix(_RATE)
-    kept_up = "the consumers kept up with what was produced" if streams and _kept_up(side, figures) else ""
+    kept_up = "the consumers kept up with the producers" if streams and _kept_up(side, figures) else ""
     limits = _disk_limit(figures) or _side_limit(side, figures, cores, processes) or _run_limit(figures, cores)
     return "; ".join(text for text in (kept_up, limits, *_peer_texts(figure, figures)) if text)
 
 
 def _kept_up(side: str, figures: Mapping[str, float]) -> bool:
-    """Nobody reads faster than others write."""
+    """Return whether consumers kept up: reading cannot be faster than writing."""
     rates = [figures.get(f"{name}{_RATE}", 0.0) for name in ("consume", "produce")]
     return side == "consume" and rates[0] > _KEPT_UP * rates[1]
 
@@ -54,20 +54,20 @@ def _side_limit(side: str, figures: Mapping[str, float], cores: int, processes: 
     server = "mosquitto" if side == "publish" else "Kafka"
     text = f"{server} {broker:.2f}, {shares}"
     if server == "mosquitto" and broker > _FULL:
-        return f"mosquitto is the limit, which has one thread ({text} cores)"
+        return f"mosquitto, which has one thread, is the limit ({text} cores)"
     if python > _FULL * processes:
         return f"Python is the limit ({text} cores)"
     if clients + broker > _FULL * cores:
         return f"the cores are the limit: all {cores} were busy ({text})"
     busy = clients + broker
-    return f"no core was missing: {busy:.2f} of {cores} were busy ({text}), the rest waited for answers"
+    return f"the cores were not full: {busy:.2f} of {cores} were busy ({text}), the rest waited for answers"
 
 
 def _run_limit(figures: Mapping[str, float], cores: int) -> str:
     if figures.get("machine_cpu_cores", 0.0) > 0.9 * cores:
         own, client = figures.get("broker_cpu_cores", 0.0), figures.get("client_cpu_cores", 0.0)
         more = "brokers" if own > client else "clients"
-        return f"all {cores} cores were busy, most of it in the {more} ({max(own, client):.2g} cores)"
+        return f"all {cores} cores were busy, mostly with the {more} ({max(own, client):.2g} cores)"
     if figures.get("client_cpu_cores", 0.0) > 0.9:
         return "the clients used a whole core"
     return ""

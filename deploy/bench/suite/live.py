@@ -48,7 +48,7 @@ _LATENCY: Final = re.compile(r"(?:(\w+)_)?p(50|99)_ms")
 
 
 class Live:
-    """What a run says of itself; it costs the load nothing, whose processes know nothing of it."""
+    """Metrics of a run while it runs; they cost the load nothing, whose processes are not aware of them."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._families = ProbeCollector(registry or CollectorRegistry(), BENCH)
@@ -59,17 +59,17 @@ class Live:
         self._add({})
 
     def progress(self, *, planned: int, done: int, left_seconds: float) -> None:
-        """How far it is."""
+        """Set the progress of the run."""
         values = {"runs_planned": planned, "runs_done": done, "left_seconds": left_seconds}
         self._give("progress", {_single(name): float(value) for name, value in values.items()})
 
     def begin(self, scenario: str, target: str, cell: str, run: int) -> None:
-        """A run of a cell begins."""
+        """Set the run of a cell that begins."""
         self.words = f"{scenario}: {target}, {cell}, run {run}"
         self._give("cell", {("tidegate_bench_cell_run", (scenario, target, cell)): float(run)})
 
     def measured(self, runs: Sequence[Mapping[str, float]]) -> None:
-        """The last of these runs of a cell has ended; each has its figures."""
+        """Set the end of the last of these runs of a cell; each has its figures."""
         medians = {name: spread.median for name, spread in spreads_of(runs).items()}
         found: dict[_Series, float] = {}
         for name, value in medians.items():
@@ -82,17 +82,17 @@ class Live:
         self._add({"errors": runs[-1].get("errors", 0.0), "lost_records": runs[-1].get("lost", 0.0)})
 
     def fault(self) -> None:
-        """A cell or a cluster could not be measured."""
+        """Count a cell or a cluster that could not be measured."""
         self._add({"faults": 1.0})
 
     def target(self) -> None:
-        """Another cluster begins: what was seen of the last one says nothing of it."""
+        """Start another cluster: observations of the last one do not apply to it."""
         self._last = {}
         for probe in ("resources", "gauges"):
             self._give(probe, {})
 
     def sample(self, sample: Sample) -> None:
-        """A look at the resources."""
+        """Set the newest view of the resources."""
         for name, series in _COUNTERS.items():
             if name in sample.counters:
                 grown = sample.counters[name] - self._last.get(name, sample.counters[name])

@@ -50,7 +50,7 @@ def without_zookeeper(cluster: KafkaCluster) -> Iterator[int]:
         found = cluster.zookeepers.leader()
         return None if found is None else found.server_id
 
-    with _without(cluster, _await(leader, "ZooKeeper that leads")) as killed_us:
+    with _without(cluster, _await(leader, "leading ZooKeeper")) as killed_us:
         yield killed_us
 
 
@@ -79,8 +79,8 @@ def _await(look: Callable[[], _Found | None], what: str) -> _Found:
     while (found := look()) is None:
         if time.monotonic() > deadline:
             message = (
-                f"No {what} was found within {ELECTION_SECONDS:g} s. A controller is known by its JMX metrics: "
-                "`make setup` fetches the agent that shows them."
+                f"No {what} was found within {ELECTION_SECONDS:g} s. JMX metrics show the active controller. Run `make setup` "
+                "to fetch the JMX agent."
             )
             raise UnavailableError(message)
         time.sleep(_POLL_SECONDS)

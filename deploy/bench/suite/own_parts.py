@@ -104,7 +104,7 @@ def _soak(work: Parameters, parts: Mapping[str, int]) -> dict[str, Any]:
 
 
 def soak_figures(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a soak as it is printed with --json.
+    """Return the figures of a soak from its --json result.
 
     Returns:
         `last_FIGURE`, and `per_hour_FIGURE` where it was judged; `over_bound`: how many grow too fast; `wrong`: all that a soak

@@ -17,12 +17,12 @@ _KIND_OF: Final = {
 
 
 def parameter_names(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Those that any of these has."""
+    """Return the parameter names that any of these has."""
     return [name for name in _NAMES if any(name in cell for cell in cells)]
 
 
 def differing(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Those with more than one value among the cells for which they mean something."""
+    """Return the parameters with more than one value among the cells for which they mean something."""
     return [
         name for name in parameter_names(cells) if len({cell.get(name) for cell in cells if _means(cell, name)}) > 1
     ]

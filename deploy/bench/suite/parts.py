@@ -18,7 +18,7 @@ __all__ = ["Look", "PartsWatch", "RunParts", "busy_text", "cost_figures"]
 
 LOOK_SECONDS: Final = 1.0
 BUSY_SHARE: Final = 0.6
-"""Of all cores: parts that use more, next to the publisher and the reader, are what limits a run."""
+"""Share of all cores from which the parts, next to the publisher and the reader, are the limit of a run."""
 _MB: Final = 1024**2
 
 
@@ -79,7 +79,7 @@ class PartsWatch:
                 for each in (process, *process.children(recursive=True)):
                     with suppress(psutil.Error), each.oneshot():
                         times = each.cpu_times()
-                        # What a child used counts with its parent once it has ended, such as an audit of the monitor.
+                        # The use of a child (such as an audit of the monitor) counts with its parent once it has ended.
                         spent = times.user + times.system + times.children_user + times.children_system
                         cpu[name] = cpu.get(name, 0.0) + spent
                         rss[name] = rss.get(name, 0.0) + each.memory_info().rss / _MB
@@ -87,7 +87,7 @@ class PartsWatch:
 
 
 def cost_figures(looks: list[Look], *, begin_at: float, messages: int, readings: int) -> dict[str, float]:
-    """Of each part: processor time per message and per million readings, and the most memory.
+    """Return processor time per message and per million readings, and the most memory, of each part.
 
     Args:
         looks: ascending; processor time counts from the last one before `begin_at` to the end.
@@ -113,14 +113,14 @@ def cost_figures(looks: list[Look], *, begin_at: float, messages: int, readings:
 
 
 def busy_text(looks: list[Look], *, begin_at: float, cores: int) -> str:
-    """Which part used the processors, in words; empty where the parts together left most of them free."""
+    """Return the part that used the processors, in words; empty if the parts together left most of them free."""
     first, last = _ends(looks, begin_at)
     used = {name: seconds / max(last.at - first.at, 1e-6) for name, seconds in _spent(first, last).items()}
     total = sum(used.values())
     if total < BUSY_SHARE * cores:
         return ""
     most = max(used, key=lambda name: used[name])
-    return f"the parts used {total:.2g} of {cores} cores, {most} {used[most]:.2g}; publisher and reader had the rest"
+    return f"the parts used {total:.2g} of {cores} cores, {most} {used[most]:.2g}; publisher and reader used the rest"
 
 
 def _ends(looks: list[Look], begin_at: float) -> tuple[Look, Look]:

@@ -35,7 +35,7 @@ def pipeline_cell(workload: Parameters, bed: Bed) -> dict[str, Any]:
     """
     pipeline = bed.running
     if pipeline is None or pipeline.settings is None:
-        message = 'devices need a whole pipeline: give the target `runs = "pipeline"`, or use `bench e2e --config`'
+        message = 'devices need a whole pipeline. Give the target `runs = "pipeline"`, or use `bench e2e --config`'
         raise FatalError(message)
     rate = workload.rate or _RATE
     with PartsWatch(pipeline.parts).running() as watch:
@@ -45,7 +45,7 @@ def pipeline_cell(workload: Parameters, bed: Bed) -> dict[str, Any]:
             fleet=pipeline.fleet(workload.devices),
         )  # fmt: skip
     if found["p50_ms"] is None:
-        message = f"none of {workload.messages} messages became a row; `bench e2e` shows more"
+        message = f"none of {workload.messages} messages became a row; run `bench e2e` for details"
         raise FatalError(message)
     sent = workload.messages + workload.warmup_messages
     limit = busy_text(watch.looks, begin_at=found["begin_at"], cores=psutil.cpu_count() or 1)

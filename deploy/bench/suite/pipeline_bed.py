@@ -27,7 +27,7 @@ __all__ = ["RunningPipeline", "pipeline_bed"]
 _PORT_OFFSET: Final = 2000
 WARM_UP_RATE: Final = 1000.0
 WARM_UP_SECONDS: Final = 15.0
-"""Of a pipeline that has just started: Java compiles what is used often."""
+"""Seconds of warm-up of a pipeline that has just started, because Java compiles code that is used often."""
 INTRODUCE_RATE: Final = 4000.0
 """Messages a second by which devices that have never spoken speak once."""
 GIVE_UP_SECONDS: Final = 120.0
@@ -96,7 +96,7 @@ class RunningPipeline:
             publish(plan)
             await_arrivals(lambda: count.rows, devices, silent_seconds=GIVE_UP_SECONDS)
         if count.rows < devices:
-            message = f"only {count.rows:,} of {devices:,} devices came through when each spoke once"
+            message = f"only {count.rows:,} of {devices:,} devices have a row after each sent one message"
             raise FatalError(message)
         self._introduced.add(devices)
 

@@ -17,7 +17,7 @@ class Progress:
         seconds_per_step: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin before the first step.
+        """Start before the first step.
 
         Args:
             say: gets a line for each step.
@@ -32,13 +32,13 @@ class Progress:
         self._began: float | None = None
 
     def step(self, text: str, seconds: float | None = None) -> None:
-        """A step begins, which is expected to take so long, and the one before has ended."""
+        """Begin a step with its expected duration; the one before has ended."""
         self.end_step()
         self._began, self._running = self._clock(), self._mean if seconds is None else seconds
         self._say(f"[{self._done + 1}/{self._steps}] {text}, {duration_text(self.left_seconds())} left")
 
     def end_step(self, *, failed: bool = False) -> None:
-        """The step that runs has ended, if any does; one that failed says nothing of the pace."""
+        """End the running step, if any; a failed one says nothing about the pace."""
         if self._began is not None:
             if not failed:
                 self._spent += self._clock() - self._began
@@ -49,26 +49,26 @@ class Progress:
 
     @property
     def steps(self) -> int:
-        """All that will come."""
+        """Number of all steps to come."""
         return self._steps
 
     @property
     def done(self) -> int:
-        """Those that have ended."""
+        """Number of finished steps."""
         return self._done
 
     def skip(self, steps: int, seconds: float | None = None) -> None:
-        """So many steps will not come, each of which was expected to take so long."""
+        """Remove steps that will not come, each of which was expected to take this long."""
         self._steps -= steps
         self._expected_left -= steps * (self._mean if seconds is None else seconds)
 
     def left_seconds(self) -> float:
-        """Until the last step ends."""
+        """Return the seconds until the last step ends."""
         pace = self._spent / self._expected_done if self._expected_done else 1.0
         return pace * max(0.0, self._expected_left)
 
     def tell(self, text: str) -> None:
-        """A sentence next to the steps."""
+        """Print a sentence next to the steps."""
         self._say(text)
 
 

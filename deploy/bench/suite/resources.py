@@ -20,13 +20,13 @@ from monitoring.scrape import Scrape, scrape
 __all__ = ["GB", "MB", "Sample", "Sampler", "busy_before", "busy_during", "rates_between"]
 
 OTHERS_SHARE: Final = 0.25
-"""Of one core: what other programs may use on average during a cell whose figures still count."""
+"""Share of one core that other programs may use on average during a cell whose figures still count."""
 SAMPLE_SECONDS: Final = 1.0
 KEPT_SAMPLES: Final = 3600
 MB: Final = 10**6
 GB: Final = 10**9
 _SUMS: Final = frozenset({"broker", "client", "machine", "other"})
-"""What `NAME_cpu_cores` and `NAME_rss_mb` are sums of."""
+"""Process groups that `NAME_cpu_cores` and `NAME_rss_mb` are sums of."""
 _TOPICS: Final = "kafka_server_brokertopicmetrics"
 _QUANTILES: Final = ("0.50", "0.95", "0.99", "0.999")
 _REQUESTS: Final = "kafka_network_requestmetrics"
@@ -40,13 +40,13 @@ _BY_AGENT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What was seen at one instant (monotonic seconds): counters only grow, gauges go up and down."""
+    """Values at one instant (monotonic seconds): counters only grow, gauges go up and down."""
 
     at: float
     counters: Mapping[str, float] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     starts: tuple[float, ...] = ()
-    """When the brokers began that served metrics, in seconds since 1970."""
+    """Start times of the brokers that served metrics, in seconds since 1970."""
 
 
 def rates_between(first: Sample, last: Sample, between: Sequence[Sample] = ()) -> dict[str, float]:
@@ -137,7 +137,7 @@ class Sampler:
             thread.join(5.0)
 
     def measure(self, run: Callable[[], Mapping[str, Any]]) -> tuple[Mapping[str, Any], dict[str, float]]:
-        """What a run returns, and what it used."""
+        """Run a function; return its result and the resources that it used."""
         first = self.look()
         figures = run()
         last = self.look(at_the_end=True)
@@ -147,7 +147,7 @@ class Sampler:
 
     @property
     def began(self) -> float:
-        """When the first sample that is kept was taken (monotonic)."""
+        """Time of the first sample that is kept (monotonic)."""
         with self._lock:
             return self._samples[0].at if self._samples else time.monotonic()
 
@@ -179,7 +179,7 @@ class Sampler:
         return Sample(at, counters, gauges, tuple(starts))
 
     def _answers(self) -> Sequence[Scrape]:
-        """Of all brokers, or of none: a sum that misses one would look like a run without an error."""
+        """Return the answers of all brokers, or of none: a sum that lacks one would look like a run without an error."""
         answers = [scrape(url, timeout_seconds=2.0) for url in self._jmx_urls.values()]
         found = [answer for answer in answers if answer is not None]
         return found if len(found) == len(answers) else ()
@@ -207,7 +207,7 @@ class Sampler:
                 process = psutil.Process(pid)
                 with process.oneshot():
                     times, rss, parent = process.cpu_times(), process.memory_info().rss, process.ppid()
-                # What a child used counts with its parent once it has ended: so no process that comes and goes is missed.
+                # The use of a child counts with its parent once it has ended, so no short-lived process is missed.
                 seconds = times.user + times.system + times.children_user + times.children_system
                 broker = broker_of.get(pid)
                 gauges[f"{'client' if broker is None else 'broker'}_rss_mb"] += rss / MB
@@ -220,7 +220,7 @@ class Sampler:
                     alive.add(pid)
                     used.alone, used.is_child = seconds, parent == own.pid
                     gauges[f"{names[pid]}_rss_mb"] = rss / MB
-        # What is left below one that ended would hide what that one used.
+        # Remains below an ended process would hide what that process used.
         self._used |= {pid: used for pid, used in seen.items() if pid in alive}
         counters = {f"{part}_cpu_cores": 0.0 for part in parts}
         for used in self._used.values():
@@ -247,10 +247,10 @@ def _add_machine(counters: dict[str, float], gauges: dict[str, float]) -> None:
     idle, waiting = times.idle, getattr(times, "iowait", 0.0)
     busy = sum(times) - idle - waiting - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
     counters["machine_cpu_cores"] = busy
-    # Of what this machine could do: cores that wait for the disk, over all cores.
+    # Share of the machine's capacity: cores that wait for the disk, over all cores.
     counters["io_wait_ratio"] = waiting / (psutil.cpu_count() or 1)
     counters["other_cpu_cores"] = busy - counters.get("broker_cpu_cores", 0.0) - counters["client_cpu_cores"]
-    # Of the whole machine: a process's own count knows its first thread only, and a broker has a hundred.
+    # Count for the whole machine: a process's own count knows its first thread only, and a broker has a hundred.
     counters["context_switches_per_second"] = psutil.cpu_stats().ctx_switches
     network = psutil.net_io_counters()
     if network is not None:

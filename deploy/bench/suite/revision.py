@@ -1,4 +1,4 @@
-"""Which source a figure was measured with: the git revision of the checkout, and whether it had changes."""
+"""Source of a measured figure: the git revision of the checkout, and whether it had changes."""
 
 import subprocess
 from pathlib import Path

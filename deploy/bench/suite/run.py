@@ -29,7 +29,7 @@ from ingest.settings import KafkaSettings
 __all__ = ["Plan", "RunCell", "run_plan", "target_text"]
 
 _HELD: Final = 0.95
-"""Of the wanted rate: a load that reaches it could do more."""
+"""Share of the wanted rate from which the rate is the limit: such a load could do more."""
 _NO_FIGURES: Final = ("curves", "limit", "over_time")
 
 
@@ -45,7 +45,7 @@ class RunCell(Protocol):
 
 
 class RunPeer(Protocol):
-    """The same by Kafka's own tools; figures whose names begin with `peer_`."""
+    """Runs the same load with Kafka's own tools; the names of its figures begin with `peer_`."""
 
     def __call__(
         self, workload: Parameters, topic: str, kafka: KafkaSettings, tool: Callable[..., list[str]]
@@ -104,7 +104,7 @@ def run_plan(
             course.run_target(target, cells, open_bed)
     except KeyboardInterrupt:
         interrupted = True
-        progress.tell("Interrupted: what was measured until now is reported.")
+        progress.tell("Interrupted: reporting the results so far.")
     progress.end_step()
     rows = judge_cells(plan.scenario, course.measured)
     return {
@@ -149,7 +149,7 @@ class _Course:
         self.resources: list[dict[str, Any]] = []
         self.faults: list[str] = []
         self._marks: list[tuple[float, str]] = []
-        """When each cell of a target began (monotonic)."""
+        """Time at which each cell of a target began (monotonic)."""
 
     def run_target(
         self,
@@ -157,7 +157,7 @@ class _Course:
         cells: Sequence[Cell],
         open_bed: Callable[[Target | None], AbstractContextManager[Bed]],
     ) -> None:
-        """Its cells one after the other; where it does not start, each of them has the reason."""
+        """Run a target's cells one after the other; if it does not start, each of them has the reason."""
         before = len(self.measured)
         self._progress.tell(f"{self._plan.name}: {target_text(target)}")
         try:
@@ -199,7 +199,7 @@ class _Course:
             self.resources.append({"target": target_text(target), "series": sampler.series(), "cells": marks})
             self._marks.clear()
             if bed.makes_topics and (kept := topics.sweep()):
-                self._progress.tell(f"Kafka did not delete {', '.join(kept)}; remove them by hand.")
+                self._progress.tell(f"Kafka did not delete {', '.join(kept)}; delete them by hand.")
 
     def _look(self, sample: Sample) -> None:
         progress = self._progress
@@ -248,13 +248,13 @@ class _Course:
                 self.measured.append(self._measured(cell, given, plots, limits, fault=fault or short, short=short))
 
     def _peers(self, cell: Cell, run_peer: Callable[[Parameters], Mapping[str, float]]) -> list[Mapping[str, float]]:
-        """Of other clients; where they fail, the cell's own figures still count."""
+        """Measure other clients; if they fail, the cell's own figures still count."""
         found, where = list[Mapping[str, float]](), _cell_text(self._plan, cell)
         try:
             for _ in range(self._plan.scenario.peer_runs):
                 found.append(run_peer(cell.workload))
                 if lost := found[-1].get("peer_c_lost", 0):
-                    loss = UnavailableError(f"it lost {lost:,.6g} records, so its rate of that run is left out")
+                    loss = UnavailableError(f"it lost {lost:,.6g} records, so the rate of that run is left out")
                     self._fault(f"{where}, C client", loss)
         except Exception as error:  # a fault of the tools is none of the cell
             self._fault(f"{where}, Kafka's own tools", error)
@@ -286,7 +286,7 @@ class _Course:
         )
 
     def _limits(self, cell: Cell, medians: Mapping[str, float]) -> dict[str, str]:
-        """Of the rates of producers and consumers, by what was busy meanwhile."""
+        """Return the limits of the producers' and consumers' rates, by what was busy meanwhile."""
         cores, rate = int(hardware()["cores"] or 1), cell.workload.rate
         sides = {"produce_per_second": cell.workload.producers, "consume_per_second": cell.workload.consumers}
         sides["publish_per_second"] = cell.workload.producers
@@ -306,15 +306,15 @@ class _Course:
 
 
 def _text(error: Exception) -> str:
-    """A fault as its own sentence; one that nobody foresaw with the place where it happened."""
+    """Return an error as its own sentence; an unexpected one with the place where it happened."""
     if isinstance(error, TidegateError):
         return str(error)
     *_, last = traceback.extract_tb(error.__traceback__)
-    return f"unforeseen {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}: {error}"
+    return f"unexpected {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}: {error}"
 
 
 def _server_versions(plan: Plan) -> dict[str, str]:
-    """Of the servers that a scenario starts; another cluster's version is not known."""
+    """Return the versions of the servers that a scenario starts; another cluster's version is not known."""
     targets = [cell.target for cell in plan.cells if cell.target is not None]
     modes = {target.metadata for target in targets if target.runs != "mosquitto"}
     jars = {"kraft": ("kafka", "kafka_2.13"), "zookeeper": ("zookeeper", "kafka-clients")}
@@ -326,13 +326,13 @@ def _server_versions(plan: Plan) -> dict[str, str]:
 
 
 def _lost_in_any(spreads: Mapping[str, Spread]) -> str:
-    """A rate proves nothing where records are missing."""
+    """Return the doubt of a rate with missing records."""
     lost = spreads["lost"].high if "lost" in spreads else 0
     return f"a run lost {lost:,.6g} records" if lost > 0 else ""
 
 
 def target_text(target: Target | None) -> str:
-    """A target in words."""
+    """Return a target in words."""
     if target is None:
         return "the given cluster"
     if target.runs == "pipeline":
@@ -341,7 +341,7 @@ def target_text(target: Target | None) -> str:
         disk = f" on a disk of {target.disk_mb} MB" if target.disk_mb else ""
         return f"the SQL streams{' in real-time mode' if target.realtime else ''}{disk}"
     if target.runs == "own":
-        return "parts of its own"
+        return "its own parts"
     if target.runs == "mosquitto":
         return f"mosquitto, {target.security}"
     brokers = "1 broker" if target.brokers == 1 else f"{target.brokers} brokers"
@@ -353,6 +353,6 @@ def _cell_text(plan: Plan, cell: Cell) -> str:
 
 
 def _differing_text(plan: Plan, cell: Cell) -> str:
-    """The parameters in which this scenario's cells differ; empty where it has one cell alone."""
+    """Return the parameters in which this scenario's cells differ; empty if it has only one cell."""
     names = differing([one.workload.model_dump() for one in plan.cells])
     return cell_text(cell.workload.model_dump(), names) if names else ""

@@ -14,10 +14,10 @@ _PROPERTIES: Final = r"^([a-z.]+=[^\s=]+( [a-z.]+=[^\s=]+)*)?$"
 Kind = Literal[
     "load", "group", "failover", "pipeline", "streams", "partitioner", "rewind", "land", "layout", "day", "soak", "mqtt"
 ]  # fmt: skip
-"""What a run is: a load of producers and consumers, a consumer group and an event, the death of a server that leads, devices of
-a whole pipeline, events through its SQL streams, records that a partitioner spreads by their client's address, a reader that goes
-back, or publishers and a subscriber on a mosquitto; or one of the benchmarks that start their own parts: the landing that
-catches up, layouts of a table, a day of commits, a soak.
+"""Kind of a run: a load of producers and consumers, a consumer group and an event, the death of a leading server, devices of a
+whole pipeline, events through its SQL streams, records that a partitioner spreads by their client's address, a reader that
+goes back, or publishers and a subscriber on a mosquitto; or one of the benchmarks that start their own parts: the landing
+that catches up, layouts of a table, a day of commits, a soak.
 """
 
 
@@ -26,7 +26,7 @@ class _Form(BaseModel):
 
 
 class Parameters(_Form):
-    """What one run sends and reads; `Workload` of the load generator says what each means."""
+    """Load of one run; `Workload` of the load generator explains each field."""
 
     kind: Kind = "load"
     ending: str = Field("", pattern=r"^[A-Za-z0-9._-]{0,100}$", description="End of the topic's name.")
@@ -48,49 +48,51 @@ class Parameters(_Form):
     fetch_min_bytes: int = Field(1, ge=1, le=1_000_000)
     sessions: int = Field(1, ge=1, le=1000)
     stable_ratio: float = Field(0, ge=0, lt=1)
-    properties: str = Field("", pattern=_PROPERTIES, description="Of the topic: `name=value name=value`.")
+    properties: str = Field("", pattern=_PROPERTIES, description="Properties of the topic: `name=value name=value`.")
 
     retained_mb: int = Field(0, ge=0, le=10_000_000)
     cold: bool = False
     fetch_bytes: int = Field(4 * 1024 * 1024, ge=1, le=1_000_000_000)
 
-    members: int = Field(2, ge=1, le=64, description="Of a `group`, at its start.")
+    members: int = Field(2, ge=1, le=64, description="Members of a `group` at its start.")
     event: Literal["none", "leave", "join", "die", "leader_killed"] = "none"
     protocol: Literal["range", "cooperative", "consumer"] = "range"
 
     partitioner: Literal["network", "balanced", "round_robin", "murmur2", "consistent"] = "murmur2"
     networks: int = Field(
-        500, ge=1, le=65_536, description="Of the clients whose addresses are the keys of a `partitioner`."
+        500, ge=1, le=65_536, description="Number of the clients whose addresses are the keys of a `partitioner`."
     )
     rewind: Literal["seek_offset", "seek_time", "group_offset", "group_time"] = "seek_offset"
 
     kill: Literal["controller", "zookeeper"] = Field("controller", description="The leader that a `failover` kills.")
 
     devices: int = Field(
-        100, ge=1, le=1_000_000, description="Of a `pipeline`; each has spoken before the clock starts."
+        100, ge=1, le=1_000_000, description="Devices of a `pipeline`; each has sent a message before the clock starts."
     )
-    readings: int = Field(1, ge=1, le=64, description="Of one message of a `pipeline`: series are devices x readings.")
+    readings: int = Field(
+        1, ge=1, le=64, description="Readings in one message of a `pipeline`: series are devices x readings."
+    )
     table_rows: int = Field(
-        0, ge=0, le=1_000_000_000, multiple_of=1_000_000, description="Rows that lie in a pipeline's table before."
+        0, ge=0, le=1_000_000_000, multiple_of=1_000_000, description="Rows in a pipeline's table beforehand."
     )
 
     disturbance: Literal["none", "stream_killed", "disk_full"] = Field(
-        "none", description="Of `streams`: what comes in the middle of the run."
+        "none", description="Event of `streams` in the middle of the run."
     )
 
     @model_validator(mode="after")
     def _check_split(self) -> Self:
         if self.mode == "stream" and (self.cold or self.retained_mb):
-            msg = "cold and retained_mb want mode split: in mode stream consumers read at once"
+            msg = "cold and retained_mb need mode split; in mode stream consumers read immediately"
             raise ValueError(msg)
         return self
 
-    window: int = Field(100, ge=1, le=65_535, description="Of `mqtt`: messages of a publisher that wait for a PUBACK.")
+    window: int = Field(100, ge=1, le=65_535, description="Messages of an `mqtt` publisher that wait for a PUBACK.")
 
     @model_validator(mode="after")
     def _check_mqtt(self) -> Self:
         if self.kind == "mqtt" and self.message_bytes < 16:
-            msg = f"message_bytes is {self.message_bytes}, wanted 16 or more with mqtt: a message carries its time and its number"
+            msg = f"message_bytes is {self.message_bytes}, wanted 16 or more with mqtt for the time and the number of a message"
             raise ValueError(msg)
         return self
 
@@ -100,13 +102,13 @@ class Parameters(_Form):
             msg = f"consumers is {self.consumers}, wanted at most {self.partitions}, the number of partitions"
             raise ValueError(msg)
         if self.disturbance != "none" and not self.rate:
-            msg = f"disturbance is {self.disturbance} and rate is 0, which has no middle; wanted a rate"
+            msg = f"disturbance is {self.disturbance} and rate is 0, a load without a middle; wanted a rate"
             raise ValueError(msg)
         return self
 
 
 class Target(_Form):
-    """What a scenario starts for itself: a cluster, the whole pipeline with its one broker, a mosquitto, or nothing."""
+    """Servers that a scenario starts for itself: a cluster, the whole pipeline with its one broker, a mosquitto, or nothing."""
 
     runs: Literal["kafka", "pipeline", "streams", "own", "mosquitto"] = "kafka"
     """`own`: each run starts what it needs."""
@@ -114,20 +116,22 @@ class Target(_Form):
         0,
         ge=0,
         le=100_000,
-        description="Of `streams`: its own small disk, for the cells whose disk fills up, and them alone.",
+        description="Size of the small disk of `streams`, only for the cells whose disk fills up.",
     )
     realtime: bool = Field(
         False,
-        description="Of `streams`: both streams in Spark's real-time mode, which writes their topics and no table.",
+        description="Run both streams of `streams` in Spark's real-time mode, which writes topics but no table.",
     )
 
     brokers: int = Field(1, ge=1, le=9)
     metadata: Literal["kraft", "zookeeper"] = "kraft"
     security: Literal["plaintext", "ssl", "sasl_ssl", "tls", "tls_password"] = Field(
-        "plaintext", description="Of Kafka: plaintext, ssl or sasl_ssl; of mosquitto: plaintext, tls or tls_password."
+        "plaintext", description="Kafka: plaintext, ssl or sasl_ssl; mosquitto: plaintext, tls or tls_password."
     )
 
-    broker_properties: str = Field("", pattern=_PROPERTIES, description="Of each broker: `name=value name=value`.")
+    broker_properties: str = Field(
+        "", pattern=_PROPERTIES, description="Properties of each broker: `name=value name=value`."
+    )
 
     @model_validator(mode="after")
     def _check_security(self) -> Self:
@@ -138,37 +142,37 @@ class Target(_Form):
         return self
 
     def can_run(self, workload: Parameters) -> bool:
-        """Whether it lacks nothing that the workload wants."""
+        """Return whether the target has all that the workload needs."""
         return not self.obstacle(workload)
 
     def obstacle(self, workload: Parameters) -> str:
-        """What keeps a workload from running on it, with the next step; empty where nothing does."""
+        """Return the obstacle that keeps a workload from running on the target, with the next step; empty if there is none."""
         copies, fills = workload.replication, workload.disturbance == "disk_full"
         kills_zookeeper = workload.kind == "failover" and workload.kill == "zookeeper"
         found = (
             (not self.serves(workload), _wrong_server(workload)),
-            (copies > self.brokers, f"replication={copies} wants {copies} brokers. Add --set brokers={copies}."),
+            (copies > self.brokers, f"replication={copies} needs {copies} brokers. Add --set brokers={copies}."),
             (
                 kills_zookeeper and self.metadata != "zookeeper",
-                f"kill=zookeeper finds no ZooKeeper with metadata={self.metadata}. Name another kill, or add --set "
+                f"kill=zookeeper needs a ZooKeeper, and metadata={self.metadata} has none. Name another kill, or add --set "
                 "metadata=zookeeper.",
             ),
-            (fills and not self.disk_mb, "disturbance=disk_full wants a small disk. Add --set disk_mb=768."),
+            (fills and not self.disk_mb, "disturbance=disk_full needs a small disk. Add --set disk_mb=768."),
             (
                 self.disk_mb > 0 and not fills,
-                f"disk_mb={self.disk_mb} is for disturbance=disk_full alone. Add --set disk_mb=0, or that disturbance.",
+                f"disk_mb={self.disk_mb} is for disturbance=disk_full only. Add --set disk_mb=0, or that disturbance.",
             ),
         )
         return next((text for is_so, text in found if is_so), "")
 
     def serves(self, workload: Parameters) -> bool:
-        """Whether it speaks the workload's protocol."""
+        """Return whether the target speaks the workload's protocol."""
         return (workload.kind == "mqtt") == (self.runs == "mosquitto")
 
 
 def _wrong_server(workload: Parameters) -> str:
     if workload.kind == "mqtt":
-        return "kind=mqtt wants a mosquitto. Add --set runs=mosquitto."
+        return "kind=mqtt needs a mosquitto. Add --set runs=mosquitto."
     return f"kind={workload.kind} does not run on a mosquitto. Leave --set runs=mosquitto out, or add --set kind=mqtt."
 
 
@@ -184,12 +188,12 @@ class Baseline(_Form):
     def _check_rows(self) -> Self:
         for number, row in enumerate(self.rows, start=1):
             if len(row) != len(self.columns):
-                msg = f"row {number} has {len(row)} values, wanted {len(self.columns)} as the columns"
+                msg = f"row {number} has {len(row)} values, wanted {len(self.columns)}, one per column"
                 raise ValueError(msg)
         return self
 
     def figures_of(self, parameters: Mapping[str, object]) -> dict[str, float]:
-        """Its figures of a cell; none where it has no such cell."""
+        """Return the baseline's figures of a cell; empty if it has no such cell."""
         found: dict[str, float] = {}
         for row in self.rows:
             pairs = dict(zip(self.columns, row, strict=True))
@@ -208,7 +212,7 @@ class Factor(_Form):
     @model_validator(mode="after")
     def _check_one(self) -> Self:
         if (self.baseline is None) == (self.cell is None):
-            msg = "name either a baseline or a cell that the bound is a multiple of"
+            msg = "name either a baseline or a cell; the bound is a multiple of it"
             raise ValueError(msg)
         return self
 
@@ -249,7 +253,7 @@ class Curve(_Form):
 
 
 class Short(_Form):
-    """What `--short` takes instead."""
+    """Values that `--short` uses instead."""
 
     workload: dict[str, Value] = Field(default_factory=dict)
     matrix: list[dict[str, Axis]] | None = None
@@ -275,8 +279,8 @@ class Scenario(_Form):
     """One file of `scenarios/`; its name is the file's."""
 
     title: str
-    source: str = Field("", description="Where the workload and the baselines come from.")
-    note: str = Field("", description="What a reader must know to compare the figures.")
+    source: str = Field("", description="Origin of the workload and the baselines.")
+    note: str = Field("", description="Facts that a reader needs to compare the figures.")
     workload: dict[str, Value] = Field(default_factory=dict, description="Parameters of all cells.")
     matrix: list[dict[str, Axis]] = Field(
         default=[{}],
@@ -284,20 +288,18 @@ class Scenario(_Form):
         description="Blocks; one that names `security`, `brokers` or the like is for such targets.",
     )
     targets: list[Target] = Field(default_factory=lambda: [Target()], min_length=1)
-    measures: list[str] = Field(default_factory=list, description="Each is a cell of its own in the result.")
+    measures: list[str] = Field(default_factory=list, description="Measures; each is a separate cell in the result.")
     shows: list[str] = Field(
         default_factory=list, description="Figures in the report's table, besides those of goals and baselines."
     )
     baselines: dict[str, Baseline] = Field(default_factory=dict)
     goals: list[Goal] = Field(default_factory=list)
     curves: list[Curve] = Field(default_factory=list, description="Growth over a parameter: its slope, and its bend.")
-    long: bool = Field(
-        False, description="Takes an hour or so: `bench run` takes it by its name alone, not with --all."
-    )
+    long: bool = Field(False, description="Takes about an hour: `bench run` runs it only by its name, not with --all.")
     repeats: int = Field(5, ge=1, le=100)
     peer_runs: int = Field(1, ge=0, le=20, description="Runs of Kafka's own performance tools for each cell.")
     warmup_runs: int = Field(1, ge=0, le=10, description="Runs of the first workload of a target, not counted.")
-    seconds_per_run: float = Field(2.0, gt=0, description="About how long one run takes; only for the time left.")
+    seconds_per_run: float = Field(2.0, gt=0, description="Approximate duration of one run; only for the time left.")
     short: Short = Field(default_factory=Short)
 
     @model_validator(mode="after")
@@ -318,7 +320,7 @@ class Scenario(_Form):
 
     @property
     def workloads(self) -> list[Parameters]:
-        """Those of all targets, each once, in the order of the file."""
+        """Return the workloads of all targets, each once, in the order of the file."""
         return self._workloads_of(self.matrix)
 
     def cells(self) -> list[Cell]:
@@ -351,7 +353,7 @@ class Scenario(_Form):
         return found
 
     def shortened(self) -> "Scenario":
-        """The same for `--short`."""
+        """Return the scenario for `--short`."""
         short = self.short
         matrix = short.matrix if short.matrix is not None else self.matrix
         return self.model_copy(
@@ -366,7 +368,7 @@ class Scenario(_Form):
         )
 
     def with_parameters(self, values: Mapping[str, Value]) -> "Scenario":
-        """The same with these parameters in all cells; cells that become equal are one.
+        """Return the scenario with these parameters in all cells; cells that become equal are one.
 
         Targets that have no such value are left out, such as a mosquitto where Kafka's security is wanted.
 
@@ -389,7 +391,7 @@ class Scenario(_Form):
 
 
 def _targets_with(targets: Sequence[Target], values: Mapping[str, Value]) -> Iterator[Target]:
-    """Those that can have these values; the last fault where none can."""
+    """Return the targets that can have these values; raise the last fault if none can."""
     fault: ValidationError | None = None
     found = False
     for target in targets:
@@ -405,7 +407,7 @@ def _targets_with(targets: Sequence[Target], values: Mapping[str, Value]) -> Ite
 def _check_parameters(names: set[str], where: str) -> None:
     known = {*Parameters.model_fields, *Target.model_fields}
     if unknown := names - known:
-        msg = f"{where} names {sorted(unknown)}, which are no parameters; known: {sorted(known)}"
+        msg = f"{where} names {sorted(unknown)}, which are not parameters; known: {sorted(known)}"
         raise ValueError(msg)
 
 

@@ -27,7 +27,7 @@ class Spread:
     runs: tuple[float, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """For the result."""
+        """Return the spread as JSON-ready data."""
         return {
             "median": self.median, "min": self.low, "max": self.high, "iqr_ratio": self.iqr_ratio,
             "runs": list(self.runs),
@@ -35,7 +35,7 @@ class Spread:
 
 
 def spread_of(values: Sequence[float]) -> Spread:
-    """Of at least one value."""
+    """Return the spread of at least one value."""
     median = statistics.median(values)
     low, _, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else (median,) * 3
     ratio = (high - low) / abs(median) if median else 0.0
@@ -43,7 +43,7 @@ def spread_of(values: Sequence[float]) -> Spread:
 
 
 def spreads_of(runs: Sequence[Mapping[str, float]]) -> dict[str, Spread]:
-    """By figure; a figure that only some runs have counts those."""
+    """Return the spreads by figure; a figure that only some runs have counts those."""
     names = dict.fromkeys(name for run in runs for name in run)
     return {name: spread_of([run[name] for run in runs if name in run]) for name in names}
 
@@ -61,7 +61,7 @@ def median_curves(runs: Sequence[Mapping[str, Sequence[tuple[float, float]]]]) -
 
 
 def middle_run(runs: Sequence[Mapping[str, Mapping[str, Sequence[float | None]]]]) -> dict[str, dict[str, Any]]:
-    """Of latencies over time by name: those of the run whose worst interval is the middle one. A mean would hide a stall."""
+    """Return latencies over time by name, of the run whose worst interval is the middle one. A mean would hide a stall."""
     found: dict[str, dict[str, Any]] = {}
     for name in dict.fromkeys(name for run in runs for name in run):
         measured = sorted((run[name] for run in runs if run.get(name)), key=_worst)

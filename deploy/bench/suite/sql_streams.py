@@ -48,10 +48,12 @@ _READY_SECONDS: Final = 900
 """More than it takes by default: a benchmark waits for a busy machine rather than fail."""
 _RUNNING_SECONDS: Final = 120.0
 _SETTLE_SECONDS: Final = 300.0
-"""So long may nothing come while records are missing: a stream that starts again, or a disk that was full."""
+"""Time without a new record while records are missing: a stream that starts again, or a disk that was full."""
 _FULL_SECONDS: Final = 15.0
 _REALTIME_SLOTS: Final = "local[6]"
-"""Of the executor: a task for each of three partitions read, and the two that the landing keeps; they mostly wait for records."""
+"""Slots of the executor: a task for each of three partitions read, and the two that the landing keeps; they mostly wait for
+records.
+"""
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -82,7 +84,7 @@ def streams_bed(target: Target) -> Iterator[Bed]:
             run_request(settings, Request("streams.apply", {"name": name, "text": text}, author="bench"))
         await_condition(
             lambda: all(_state(settings, name) == "running" for name in STREAMS),
-            "the streams do not run (`tidegate streams ls` shows more)", seconds=_RUNNING_SECONDS,
+            "the streams are not running (see `tidegate streams ls`)", seconds=_RUNNING_SECONDS,
         )  # fmt: skip
         pids = RunParts()
         pids.folder = data
@@ -107,7 +109,7 @@ def in_realtime(text: str) -> str:
 def _small_disk(folder: Path, megabytes: int) -> Iterator[None]:
     command = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "tidegate-bench", str(folder)]
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        message = "a disk that fills up is a small one of its own, which only root on Linux may mount: run it as root"
+        message = "disturbance=disk_full mounts a small disk, which only root on Linux may do. Run it as root"
         raise UnavailableError(message)
     try:
         yield
@@ -126,7 +128,7 @@ def streams_cell(workload: Parameters, bed: Bed) -> dict[str, float]:
     """
     settings = bed.pipeline
     if settings is None or bed.folder is None:
-        message = 'these events need a whole pipeline with its streams: give the target `runs = "streams"`'
+        message = 'these events need a whole pipeline with its streams. Give the target `runs = "streams"`'
         raise FatalError(message)
     meetup = Meetup(workload.messages, workload.message_bytes, f"m{time.time_ns():x}")
     topics = [stream_topic(name) for name in STREAMS]
@@ -180,7 +182,7 @@ def _publish(plan: LoadPlan, meetup: Meetup, bootstrap_servers: str) -> dict[str
 
 
 def _disturb(kind: str, plan: LoadPlan, folder: Path) -> None:
-    """In the middle of the run: kill the process of the streams, or take all of the disk for a while."""
+    """Disturb the middle of the run: kill the process of the streams, or take all of the disk for a while."""
     if kind == "none":
         return
     time.sleep(max(0.0, plan.begin_at + plan.messages / plan.rate / 2 - time.time()))
@@ -233,19 +235,19 @@ def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup, *, follow
         if reader.count() != count:
             count, since = reader.count(), time.monotonic()
         time.sleep(_LOOK_SECONDS)
-    # What a stream has not read yet may still come out of it, doubled.
+    # Records that a stream has not read yet may still come out of it, doubled.
     if behind := [name for name in followed if not _reads_all(settings, name)]:
         states = ", ".join(f"{name} ({_state(settings, name)})" for name in behind)
         message = (
-            f"a stream has not read all {GIVE_UP_SECONDS:g} s after the last record: {states}. "
-            "What came until then proves no loss"
+            f"a stream had not read everything {GIVE_UP_SECONDS:g} s after the last record: {states}. "
+            "The missing records are therefore not proof of a loss"
         )
         raise FatalError(message)
     await_arrivals(reader.count, math.inf, silent_seconds=1.0)
 
 
 def _reads_all(settings: Settings, name: str) -> bool:
-    """Wait until a stream has read all that its topics hold now: the canary goes on, so their ends are never reached."""
+    """Wait until a stream has read all present records of its topics: the canary goes on, so their ends are never reached."""
     ends: dict[str, dict[int, int]] = {}
     give_up = time.monotonic() + GIVE_UP_SECONDS
     while time.monotonic() < give_up:
@@ -262,7 +264,7 @@ def _reads_all(settings: Settings, name: str) -> bool:
 
 
 def has_read(lag: Mapping[str, Mapping[int, tuple[int, int]]], ends: Mapping[str, Mapping[int, int]]) -> bool:
-    """Whether a group committed these offsets or later ones, whatever came since; see `group_lag`."""
+    """Return whether a group committed these offsets or later ones, whatever came since; see `group_lag`."""
     return all(
         lag.get(topic, {}).get(part, (0, 0))[0] >= end for topic, parts in ends.items() for part, end in parts.items()
     )

@@ -46,7 +46,7 @@ class Trend:
 
     @property
     def is_flat(self) -> bool:
-        """Whether the slope is no larger than its error explains."""
+        """True if the slope is no larger than its error explains."""
         return abs(self.slope) <= BEYOND * self.error
 
 
@@ -61,7 +61,7 @@ class _Line:
     scale: float
 
     def distance(self, place: tuple[float, float, float]) -> float:
-        """Of a point from the line, as a multiple of the spread of both."""
+        """Return the distance of a point from the line, as a multiple of the spread of both."""
         x, y, sigma = place
         expected = self.middle[1] + self.slope * (x - self.middle[0])
         spread = math.sqrt(sigma**2 + 1 / self.weight + (x - self.middle[0]) ** 2 / self.width)

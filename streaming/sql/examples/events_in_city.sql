@@ -1,4 +1,4 @@
--- Of those the events of one city, whose name is spelled in two ways.
+-- Events of one city, whose name has two spellings.
 -- sink: topic, table
 -- key: device
 -- backfill: earliest

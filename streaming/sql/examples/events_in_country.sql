@@ -1,4 +1,4 @@
--- Events of one country. How meetup events become readings with these tags stands in meetup.toml beside this file.
+-- Events of one country. The file meetup.toml next to this one turns meetup events into readings with these tags.
 -- sink: topic, table
 -- key: device
 -- backfill: earliest

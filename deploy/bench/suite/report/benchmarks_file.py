@@ -15,10 +15,10 @@ END: Final = "<!-- end of results -->"
 
 
 def render_tables(results: Sequence[Mapping[str, Any]]) -> str:
-    """Where each goal stands, versions, and a section per scenario."""
+    """Render the results by goal, the versions, and a section per scenario."""
     versions = {name: value for result in results for name, value in result["versions"].items()}
     listed = ", ".join(f"{name} {value}" for name, value in versions.items())
-    parts = ["## Where each goal stands", render_standing(results), f"Versions: {listed}.", render_markdown(results)]
+    parts = ["## Results by goal", render_standing(results), f"Versions: {listed}.", render_markdown(results)]
     return "\n\n".join(parts)
 
 
@@ -33,9 +33,9 @@ def fill_file(file: Path, results: Sequence[Mapping[str, Any]]) -> None:
         head, begin, rest = text.partition(BEGIN)
         _, end, tail = rest.partition(END)
         if not (begin and end):
-            msg = f"{file}: has no line `{BEGIN}` with a line `{END}` below it. Add both where the tables belong."
+            msg = f"{file}: has no line `{BEGIN}` followed by a line `{END}`. Add both where the tables belong."
             raise ConfigError(msg)
         file.write_text(f"{head}{begin}\n\n{render_tables(results)}\n{end}{tail}", "utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        msg = f"{file}: cannot be filled with tables ({error}). Name another file with --markdown."
+        msg = f"{file}: cannot write tables ({error}). Name another file with --markdown."
         raise ConfigError(msg) from error

@@ -1,4 +1,4 @@
-"""Data of the report's charts, as uPlot takes it: baselines and peers beside Tidegate, growth, and resources over time."""
+"""Data of the report's charts in uPlot's form: baselines and peers next to Tidegate, growth, and resources over time."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -20,7 +20,7 @@ _PANELS: Final = (
         "Time of a request, TotalTimeMs (ms)",
         ("produce_total_ms_p50", "produce_total_ms_p99", "fetch_total_ms_p50", "fetch_total_ms_p99"),
     ),
-    ("Requests that wait (purgatory)", ("purgatory_produce", "purgatory_fetch")),
+    ("Waiting requests (purgatory)", ("purgatory_produce", "purgatory_fetch")),
     ("Errors and failed requests (per second)", ("errors_per_second", "failed_requests_per_second")),
     ("Waiting for the disk (share)", ("io_wait_ratio",)),
     ("Context switches (per second)", ("context_switches_per_second",)),
@@ -48,7 +48,7 @@ def _beside(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
                 places.setdefault((figure, cell_text(_only(cell, of_target), of_target)), []).append(cell)
     for (figure, where), found in places.items():
         title = f"{figure}, {where}" if of_target else figure
-        yield {"group": "Others' figures and Tidegate's", "title": title, **_bars(figure, found, result["baselines"])}
+        yield {"group": "Tidegate and others", "title": title, **_bars(figure, found, result["baselines"])}
 
 
 def _bars(figure: str, cells: Sequence[Mapping[str, Any]], baselines: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,15 +25,15 @@ def _row(curve: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def growth_table(result: Mapping[str, Any]) -> str:
-    """As HTML."""
+    """Render the growth as an HTML table."""
     rows = growth_rows(result)
     if not rows:
         return ""
     head, *others = rows
     body = "".join(f"<tr>{''.join(_cells('td', row))}</tr>" for row in others)
     return (
-        '<h3>Growth</h3><p class="quiet">A slope is that of a line on logarithmic scales: 0 does not grow, 1 doubles with the '
-        "axis. The bend is the first point that lies beyond the spread of the line through those before.</p>"
+        '<h3>Growth</h3><p class="quiet">The slope is that of a line on logarithmic scales: 0 means no growth, 1 means that the '
+        "figure doubles with the axis. The bend is the first point beyond the spread of the line through the points before.</p>"
         f'<div class="wide"><table><thead><tr>{"".join(_cells("th", head))}</tr></thead><tbody>{body}</tbody></table></div>'
     )
 
@@ -46,7 +46,7 @@ def growth_charts(curves: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """A chart per axis and figure, a line per curve; both scales are logarithmic."""
     charts: dict[tuple[str, str], dict[str, dict[float, float]]] = {}
     for curve in curves:
-        # What is not above 0 has no place on a logarithmic scale.
+        # A value that is not above 0 has no place on a logarithmic scale.
         line = {x: y for x, y, *_ in curve["points"] if y > 0}
         charts.setdefault((curve["axis"], curve["figure"]), {})[curve["where"] or curve["figure"]] = line
     return [_chart(axis, figure, lines) for (axis, figure), lines in charts.items() if any(lines.values())]

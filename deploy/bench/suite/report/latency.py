@@ -15,16 +15,16 @@ _KINDS: Final = {
     "end_to_end": "due to consumed",
 }
 _FEW_LINES: Final = 8
-"""So many cells are in one chart whatever differs among them."""
+"""Cells up to this number are in one chart, whatever differs among them."""
 _LOG_RATIO: Final = 30.0
-"""From this ratio of the largest value to the smallest on, a linear scale would hide the small ones."""
+"""Ratio of the largest value to the smallest from which a linear scale would hide the small ones."""
 
 Cell = Mapping[str, Any]
 Line = Mapping[float, float | None]
 
 
 def latency_charts(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """By percentile and over time, a line per cell."""
+    """Return the latency charts by percentile and over time, a line per cell."""
     # Cells that only differ in what is judged come from the same runs.
     runs = list({tuple((name, cell.get(name)) for name in differing(cells)): cell for cell in cells}.values())
     kinds = dict.fromkeys(kind for cell in runs for kind in cell["curves"])
@@ -59,7 +59,7 @@ def _over_time(what: str, courses: Mapping[str, Mapping[str, Sequence[float | No
             for name, course in courses.items()
         }
         title = f"{' and '.join(percentiles)} over time (ms), {what}"
-        yield _chart("Latency over time, of the repeat in the middle", title, "time", lines)
+        yield _chart("Latency over time (median repeat)", title, "time", lines)
 
 
 def _line(course: Mapping[str, Sequence[float | None]], percentile: str) -> Line:

@@ -44,9 +44,9 @@ def busy_note(result: Mapping[str, Any]) -> str:
     """Why no cell is claimed as met, where the machine was busy; with the rule of a result that is older than today's."""
     if not result["busy"]:
         return ""
-    rule = "That was the rule of this revision; now it is that other programs use a quarter of a core at most."
+    rule = "This revision had that rule. The present rule allows other programs a quarter of a core."
     older = f" {rule}" if _OLD_RULE.search(result["busy"]) else ""
-    return f"Nothing is claimed as met: {result['busy']}.{older}"
+    return f"No goal is reported as met: {result['busy']}.{older}"
 
 
 def peers_note(result: Mapping[str, Any]) -> str:
@@ -55,7 +55,7 @@ def peers_note(result: Mapping[str, Any]) -> str:
     others = {runs for name, runs in spreads if name.startswith("peer_")}
     if others != {1} or all(runs == 1 for _, runs in spreads):
         return ""
-    return "Other clients ran once in each cell: how far their figures vary is not known."
+    return "Other clients ran once in each cell, so the spread of their figures is unknown."
 
 
 def _table(result: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ _ABSENT: Final[Mapping[str, Any]] = {
     "title": "", "source": "", "note": "", "repeats": "?", "interrupted": False, "busy": "", "shows": [],
     "baselines": {}, "faults": [], "resources": [], "curves": [], "load_after_1m": "?", "versions": {}, "revision": "",
 }  # fmt: skip
-"""What a result of an older version may lack."""
+"""Defaults for keys that a result of an older version may lack."""
 _JUDGED: Final[Mapping[str, Any]] = {"goal": "", "goals": [], "met": None, "why": "", "baselines": {}, "curves": {}}
 
 
@@ -57,7 +57,7 @@ def _together(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "repeats": " and ".join(dict.fromkeys(str(one["repeats"]) for one in kept)),
         "revision": ", ".join(dict.fromkeys(one["revision"] for one in kept if one["revision"])),
         "interrupted": any(one["interrupted"] for one in kept),
-        # Where only some runs were on a busy machine, each of their cells says so itself.
+        # If only some runs were on a busy machine, each of their cells says so itself.
         "busy": last["busy"] if len({one["busy"] for one in kept}) == 1 else "",
         "shows": list(dict.fromkeys(name for one in kept for name in one["shows"])),
         "baselines": {name: each for one in kept for name, each in one["baselines"].items()},
@@ -69,7 +69,7 @@ def _together(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _curves(results: Sequence[Mapping[str, Any]]) -> list[Curve]:
-    """Those that any of the results has, to be drawn through the cells that are left."""
+    """Return the curves that any of the results has, to be drawn through the remaining cells."""
     drawn = [each for one in results for each in one["curves"]]
     order = dict.fromkeys((each["axis"], each["figure"], tuple(each.get("follows", ()))) for each in drawn)
     return [Curve(axis=axis, figures=[figure], follows=list(follows)) for axis, figure, follows in order]

@@ -25,14 +25,14 @@ def check_folder(folder: Path) -> None:
     """Make the folder of a report, so that hours of measuring do not end at one that cannot be written.
 
     Raises:
-        ConfigError: it is no folder, or this user may not write there.
+        ConfigError: it is not a folder, or this user may not write there.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        msg = f"{folder} cannot take a report ({error.strerror}). Name another folder with --report."
+        msg = f"{folder}: cannot write the report ({error.strerror}). Name another folder with --report."
         raise ConfigError(msg) from error
 
 

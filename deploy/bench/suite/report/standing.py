@@ -41,7 +41,7 @@ def _place(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _distance(goal: Mapping[str, Any]) -> float:
-    """How many times a miss is away from its bound, in either direction."""
+    """Return the factor between a miss and its bound, in either direction."""
     value, bound = float(goal["value"]), goal["bound"]
     if not bound:
         return value

@@ -63,7 +63,7 @@ def peers_of(shown: Sequence[tuple[Mapping[str, Any], str]]) -> dict[str, str]:
 
 
 def peer_spread(cell: Mapping[str, Any], peer: str, figure: str) -> Mapping[str, Any] | None:
-    """Of another client, where it ran the cell's load: Kafka's tools do not write and read at the same time."""
+    """Return the spread of another client, if it ran the cell's load: Kafka's tools do not write and read at the same time."""
     if PEERS[peer] == TOOLS and cell.get("mode") == "stream":
         return None
     found: Mapping[str, Any] | None = cell["spread"].get(f"{peer}{figure}")
@@ -71,7 +71,7 @@ def peer_spread(cell: Mapping[str, Any], peer: str, figure: str) -> Mapping[str,
 
 
 def peer_text(cell: Mapping[str, Any], peer: str, figure: str) -> str:
-    """Its median, with the lowest and the highest run where it has several."""
+    """Return another client's median, with the lowest and the highest run if it has several."""
     spread = peer_spread(cell, peer, figure)
     if spread is None:
         return ""
@@ -150,7 +150,7 @@ def _heat_cell(value: float | None, highest: float) -> str:
 
 
 def number_text(value: float) -> str:
-    """With separators, and as many digits as say something."""
+    """Return a number with separators, and as many digits as mean something."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.8f}".rstrip("0").rstrip(".") if 0 < abs(value) < 1e-4 else f"{value:.4g}"
