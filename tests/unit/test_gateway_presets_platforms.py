@@ -151,9 +151,10 @@ def test_readings_have_their_device_metric_and_unit(
     ("topic", "payload", "reason", "wanted"),
     [
         ("v1/devices/me/telemetry", {"a": 1}, "no_route",
-         "a route for this topic that says device = …: `me` stands for an MQTT login, which no subscriber sees"),
-        ("owntracks/j/p", {"_type": "encrypted", "data": "x"}, "undecoded", "payloads that OwnTracks does not encrypt"),
-        ("telegraf/h/x", {"a": 1}, "undecoded", "an object with name, tags, fields and timestamp, or metrics of them"),
+         "a route for this topic with device = …: `me` is an MQTT login, which no subscriber sees"),
+        ("owntracks/j/p", {"_type": "encrypted", "data": "x"}, "undecoded", "a payload without OwnTracks encryption"),
+        ("telegraf/h/x", {"a": 1}, "undecoded",
+         "an object with name, tags, fields and timestamp, or `metrics`: an array of such objects"),
         ("plc/x", {"MessageType": "ua-data", "Messages": 5}, "undecoded", "Messages: an array of data set messages"),
         ("plc/x", {"a": 1}, "undecoded", "a network message with MessageType and Messages"),
         ("plc/x", {"MessageType": "ua-data", "Messages": [{"DataSetWriterId": 1, "Payload": {"a": 1}}]}, "missing_field",
