@@ -1,8 +1,8 @@
-# Every target is a few lines; CI calls the same ones. Paths are relative, so a folder with spaces works.
+# Each target is a few lines, and CI calls the same targets. Paths are relative, so a folder with spaces works.
 .DEFAULT_GOAL := help
 .PHONY: help setup up down test check commits index bench chaos soak mutants lock
 SHELL := /bin/sh
-# The first Python that really runs and is new enough (a version manager's stand-in may be there and fail).
+# The first Python that runs and is new enough (a version manager's stand-in may exist and fail).
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
 VENV := .venv/bin/python
@@ -10,24 +10,24 @@ VENV := .venv/bin/python
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 
-setup: ## make .venv from constraints.txt and get the JVM parts (a second run is quick and offline)
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed and none was found; install it or name it: make setup PYTHON=/path/to/python3" >&2; exit 69; }
+setup: ## create .venv from constraints.txt and download the JVM parts (a second run is quick and offline)
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, but none was found. Install it, or name it: make setup PYTHON=/path/to/python3" >&2; exit 69; }
 	@$(PYTHON) -m deploy.local.environment
 	@$(VENV) -m deploy.local.java --provide
 	@$(VENV) -m deploy.local.artifacts
 
-up: setup ## start the whole pipeline on this machine (ARGS="--detach" and others go to `tidegate up`)
+up: setup ## start the whole pipeline on this machine (ARGS, such as "--detach", goes to `tidegate up`)
 	@./tidegate up $(ARGS)
 
 down: ## stop what `make up` started
 	@./tidegate down $(ARGS)
 
-test: setup ## run every test, with a real broker, Kafka, Spark, Prometheus and browser (ARGS="-k name": pytest with it)
+test: setup ## run every test, with a real broker, Kafka, Spark, Prometheus and browser (ARGS="-k name" goes to pytest)
 	@$(VENV) -m deploy.local.environment --readers
 	@$(VENV) -m deploy.local.apt
 	@$(VENV) $(if $(strip $(ARGS)),-m pytest $(ARGS),tests/run.py)
 
-check: setup ## lint, formatting, types and import rules
+check: setup ## check lint, formatting, types and import rules
 	@$(VENV) -m ruff check .
 	@$(VENV) -m ruff format --check .
 	@$(VENV) -m mypy
@@ -36,21 +36,21 @@ check: setup ## lint, formatting, types and import rules
 index: ## write FILES.md: the modules with their first sentences, and the promises with their tests
 	@$(PYTHON) tests/file_index.py
 
-commits: ## check the subjects of the commits that main does not have (ARGS="HEAD~3..HEAD": another range)
+commits: ## check the subjects of commits that are not on main (ARGS="HEAD~3..HEAD": another range)
 	@$(PYTHON) tests/commit_subjects.py $(ARGS)
 
-bench: setup ## measure the short form of all scenarios into bench-report/ (ARGS="--repeats 5")
+bench: setup ## run the short form of all benchmark scenarios and write bench-report/ (ARGS="--repeats 5")
 	@./tidegate bench run --all --short --report bench-report $(ARGS)
 
 chaos: setup ## break each part for minutes under load and account for every message, then fuzz (ARGS="--fault F17")
 	@$(VENV) -m deploy.local.apt mosquitto
 	@./tidegate chaos run --long $(ARGS)
-	@$(VENV) -m pytest -m chaos || test $$? -eq 5 # 5: no such test
+	@$(VENV) -m pytest -m chaos || test $$? -eq 5 # 5: no test matches
 	@$(VENV) -m deploy.chaos.fuzz --provide
 	@$(VENV) -m deploy.chaos.fuzz
 	@$(VENV) -m deploy.chaos.fuzz_cost
 
-soak: setup ## run everything for two hours at 200 messages/s with a random fault a minute, and judge what grows (ARGS="--minutes 10")
+soak: setup ## run everything for two hours at 200 messages/s with a random fault per minute, and check what grows (ARGS="--minutes 10")
 	@$(VENV) -m deploy.local.apt mosquitto
 	@./tidegate soak --minutes 120 --rate 200 --faults $(ARGS)
 

@@ -1,4 +1,4 @@
--- Events of one city, whose name has two spellings.
+-- Events of one city, from the stream events_in_country. The name of the city has two spellings.
 -- sink: topic, table
 -- key: device
 -- backfill: earliest

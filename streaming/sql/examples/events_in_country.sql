@@ -1,4 +1,4 @@
--- Events of one country. The file meetup.toml next to this one turns meetup events into readings with these tags.
+-- Events of one country. The mapping in meetup.toml, next to this file, makes readings with these tags from meetup events.
 -- sink: topic, table
 -- key: device
 -- backfill: earliest
