@@ -1,0 +1,65 @@
+"""Words that CONTRIBUTING's rules for prose forbid, in the texts that people read."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FORBIDDEN = re.compile(
+    r"\b(?:anew|mend|mends|mended|reckon\w*|seldom|lest|whom|beside|heeded|naught|told)\b"
+    r"|(?<!there )\b(?:is|are|was|were) no (?!longer|more\b|other)\w",
+    re.IGNORECASE,
+)
+TEXTS = (".md", ".js", ".html", ".toml", ".yml", ".sql")
+RULES = {"CONTRIBUTING.md"}
+"""Names the forbidden words."""
+
+
+def _names() -> list[str]:
+    command = ["git", "-C", str(ROOT), "ls-files"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    return [name for name in done.stdout.splitlines() if not name.startswith("tests/") and name not in RULES]
+
+
+def _sentences(source: str) -> Iterator[tuple[int, str]]:
+    """String literals with a blank, docstrings left out: what a program prints, logs or raises."""
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if is_text and " " in node.value and id(node) not in docstrings:
+            yield node.lineno, node.value
+
+
+def _read_texts() -> Iterator[tuple[str, int, str]]:
+    for name in _names():
+        path = ROOT / name
+        if name.endswith(".py"):
+            yield from ((name, line, text) for line, text in _sentences(path.read_text("utf-8")))
+        elif name.endswith(TEXTS):
+            yield from ((name, number, text) for number, text in enumerate(path.read_text("utf-8").splitlines(), 1))
+
+
+def test_no_text_for_people_has_a_forbidden_word() -> None:
+    found = [
+        f"{name}:{line}: {match[0]!r} in {text.strip()[:80]!r}"
+        for name, line, text in _read_texts()
+        if (match := FORBIDDEN.search(text)) and not re.search(r"\btold\(", text)
+    ]
+    assert not found, "see CONTRIBUTING.md, Prose:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("text", ["is made anew", "x is no topic", "What was told", "Seldom"])
+def test_a_forbidden_word_is_found(text: str) -> None:
+    assert FORBIDDEN.search(text)
+
+
+@pytest.mark.parametrize("text", ["there is no table", "is no longer there", "recommended", "understands"])
+def test_other_words_are_not(text: str) -> None:
+    assert not FORBIDDEN.search(text)
