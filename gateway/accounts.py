@@ -10,7 +10,7 @@ __all__ = ["Accounts"]
 
 
 class Accounts:
-    """Collects in plain integers and adds them to the metrics when told."""
+    """Counts in plain integers, added to the metrics on request."""
 
     def __init__(self, metrics: GatewayMetrics) -> None:
         self._metrics = metrics
@@ -20,46 +20,46 @@ class Accounts:
         self._in_flight = -1
 
     def received(self, count: int, *, at_qos_1: int, dropped: int) -> None:
-        """So many PUBLISH came in, of them some at QoS 1; of those at QoS 0 some were dropped."""
+        """Count received PUBLISH packets, those at QoS 1, and those at QoS 0 that were dropped."""
         self._received["1"] += at_qos_1
         self._received["0"] += count - at_qos_1
         self._dropped += dropped
 
     def replied(self, sent: int, dropped: int) -> None:
-        """Messages to the device side went out, or did not."""
+        """Count messages that went out to the device side, and those that did not."""
         if sent:
             self._metrics.replies.labels("sent").inc(sent)
         if dropped:
             self._metrics.replies.labels("dropped").inc(dropped)
 
     def failed(self, stage: str) -> None:
-        """A fault was survived."""
+        """Count an error that the gateway survived."""
         self._metrics.errors.labels(stage).inc()
 
     def connected(self, *, session_lost: bool) -> None:
-        """A connection is up."""
+        """Note that a connection is up."""
         self._metrics.connected.set(1)
         self._metrics.connections.inc()
         if session_lost:
             self._metrics.sessions_lost.inc()
 
     def disconnected(self) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
         self._metrics.connected.set(0)
 
     def session(self, *, broker_limit: int, contended: bool, id_shared: bool) -> None:
-        """The state of the session, once a second."""
+        """Set the state of the session, once a second."""
         self._metrics.broker_limit.set(broker_limit)
         self._metrics.contended.set(contended)
         self._metrics.id_shared.set(id_shared)
 
     def memories(self, fill: Mapping[str, float]) -> None:
-        """Shares in use of what is remembered of devices, once a second."""
+        """Set the used share of each memory about devices, once a second."""
         for name, share in fill.items():
             self._metrics.memory_fill.labels(name).set(share)
 
     def flush(self, *, in_flight: int, stale_reports: int) -> None:
-        """Add what a loop pass collected."""
+        """Add the counts of a loop pass."""
         if self._received:
             for qos, count in self._received.items():
                 self._metrics.received.labels(qos).inc(count)
@@ -75,7 +75,7 @@ class Accounts:
             self._in_flight = in_flight
 
     def batch(self, batch: Batch, *, acknowledged: int, produce_seconds: float) -> None:
-        """Add the outcomes of one batch whose outcome record is in Kafka; of its PUBACKs `acknowledged` went out."""
+        """Add the outcomes of one batch whose outcome record is in Kafka; `acknowledged` of its PUBACKs went out."""
         metrics = self._metrics
         outcomes = [outcome for block in batch.blocks for outcome in block.odd.values()]
         accepted = [outcome for outcome in outcomes if outcome.accepted]

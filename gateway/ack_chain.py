@@ -1,9 +1,9 @@
-"""The chain from message to PUBACK, without I/O: who may be acknowledged, when, and in which order.
+"""Chain from message to PUBACK, without I/O: which messages may be acknowledged, when, and in which order.
 
 received -> all its records delivered (contiguous prefix, in receive order) -> outcome record delivered -> PUBACK.
 Messages come and go in blocks. One outcome is in flight at a time; deliveries meanwhile accumulate, so batches form by
-themselves. Everything belongs to one epoch, that is one connection: after `halt`, and after `begin` of the next,
-nothing of the older ones is ever acknowledged, for the broker reuses packet identifiers.
+themselves. Everything belongs to one epoch, that is one connection. After `halt`, and after `begin` of the next epoch,
+nothing of older epochs is ever acknowledged, because the broker reuses packet identifiers.
 """
 
 from collections import deque
@@ -18,13 +18,13 @@ from ingest.contract.reading import RECORD_VERSION
 __all__ = ["MAX_BATCH", "AckChain", "Batch"]
 
 MAX_BATCH: Final = 2000
-"""Messages of one outcome record, unless a single block has more."""
+"""Most messages of one outcome record, unless a single block has more."""
 _MINUTE_US: Final = 60_000_000
 _Key = tuple[str | None, int]
 
 
 class Batch:
-    """A contiguous run of finished blocks, with the outcome record that must be in Kafka before their PUBACKs."""
+    """Contiguous run of finished blocks, with the outcome record that must be in Kafka before their PUBACKs."""
 
     __slots__ = ("blocks", "epoch", "record", "restarts")
 
@@ -41,13 +41,13 @@ class Batch:
 
 
 class AckChain:
-    """The state machine; property-tested. Not thread-safe: one loop owns it.
+    """State machine of acknowledgements; property-tested. Not thread-safe: one loop owns it.
 
     Attributes:
         epoch: of the current connection.
         in_flight: messages received and not yet released for acknowledgement.
-        in_flight_bytes: their payloads and records.
-        stale_reports: reports of connections that are gone, which changed nothing.
+        in_flight_bytes: size of their payloads and records.
+        stale_reports: reports of past connections, which changed nothing.
     """
 
     def __init__(self, gateway_id: str, tracker: SequenceTracker | None = None) -> None:
@@ -66,12 +66,12 @@ class AckChain:
 
     @property
     def is_counted(self) -> bool:
-        """Whether all that the numbers of devices showed is in outcomes that Kafka has."""
+        """Return whether Kafka has the outcomes of all numbers of devices seen so far."""
         return self._in_flight is None and not self._carried
 
     @property
     def oldest_us(self) -> int | None:
-        """When the oldest message came that is not acknowledged (epoch µs); None where none is held."""
+        """Receive time of the oldest unacknowledged message (epoch µs); None if none is held."""
         first = [*([] if self._in_flight is None else self._in_flight.blocks[:1]), *list(self._blocks)[:1]]
         return min((block.received_us for block in first), default=None)
 
@@ -90,9 +90,9 @@ class AckChain:
         return dropped
 
     def halt(self) -> None:
-        """The connection is gone: hold nothing of it, else a full window would keep the next one from being read.
+        """Drop everything of a lost connection: a full window would keep the next one from being read.
 
-        An outcome in flight stays known until its report or the next epoch: only if it is lost are its gaps told again.
+        An outcome in flight stays known until its report or the next epoch: its gaps are counted again only if it is lost.
         """
         self._halted = True
         self._dropped += self.in_flight
@@ -107,18 +107,18 @@ class AckChain:
         self.in_flight_bytes += block.size_bytes
 
     def delivered(self, block: Block) -> None:
-        """Some records of the block are in Kafka. A report of a connection that is gone changes nothing, is counted."""
+        """Note that some records of the block are in Kafka. A report of a past connection changes nothing and is counted."""
         if self._halted or block.epoch != self.epoch:
             self.stale_reports += 1
         else:
             block.waiting -= 1
 
     def next_batch(self, max_record_bytes: int) -> Batch | None:
-        """The finished prefix, unless an outcome is in flight or nothing is finished. It is then in flight.
+        """Return the finished prefix as a batch that is then in flight; None if one is in flight or nothing is finished.
 
         Args:
-            max_record_bytes: what the outcome's topic takes; the outcome is estimated to half of it. One block always
-                fits.
+            max_record_bytes: largest record of the outcome's topic; the outcome is estimated to half of it. One block
+                always fits.
         """
         if self._in_flight is not None or not self._blocks or self._blocks[0].waiting:
             return None
@@ -139,13 +139,13 @@ class AckChain:
         return self._in_flight
 
     def outcome_delivered(self, batch: Batch) -> bool:
-        """The batch's outcome is in Kafka: True where its PUBACKs may go out now, False where its connection is gone."""
+        """Note that the batch's outcome is in Kafka. True if its PUBACKs may go out now, False if its connection is gone."""
         is_known = batch is self._in_flight
         if is_known:
             self._in_flight = None
         if self._halted or not is_known:
             self.stale_reports += 1
-            # Counted in Kafka, and their devices have had no receipt yet.
+            # Kafka has counted them, but their devices have not got a receipt yet.
             self._restarts += batch.restarts if is_known else []
             return False
         self.in_flight -= len(batch)
@@ -189,7 +189,7 @@ class AckChain:
         )
 
     def _followed(self, block: Block) -> list[tuple[str, int, int]]:
-        """The numbers that show gaps: a retained message of a counter that is not known yet may be of any age."""
+        """Return the numbers that show gaps: a retained message of an unknown counter may be of any age."""
         if not block.replays:
             return block.sequences
         high = self._tracker.high
@@ -225,5 +225,5 @@ def _add(outcome: Outcome, count: Count) -> None:
 
 
 def _count_bytes(key: _Key) -> int:
-    """At most this much of an outcome record; a character of an id may be escaped."""
+    """Return the most bytes that a count takes in an outcome record; a character of an id may be escaped."""
     return COUNT_BYTES + 2 * len((key[0] or "").encode())

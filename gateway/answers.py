@@ -1,4 +1,4 @@
-"""What goes back to the device side: replies of decoders, receipts of what was refused. Bounded, and never in the way."""
+"""Messages to the device side: replies of decoders, and receipts of rejections. Bounded, and never blocking."""
 
 import logging
 from collections.abc import Callable
@@ -16,11 +16,11 @@ __all__ = ["Answers"]
 logger = logging.getLogger("tidegate.gateway")
 
 MAX_REPLIES: Final = 200
-"""Published to the device side per acknowledged batch; what goes beyond is dropped and counted."""
+"""Most messages published to the device side per acknowledged batch; further ones are dropped and counted."""
 
 
 class Answers:
-    """Publishes at QoS 0 what the connection takes at once; counts the rest."""
+    """Publisher at QoS 0 of what the connection takes at once; it counts the rest."""
 
     def __init__(
         self, receipts: Receipts, publish: Callable[[str, bytes, bytes | None], bool], accounts: Accounts
@@ -28,7 +28,7 @@ class Answers:
         self._receipts, self._publish, self._accounts = receipts, publish, accounts
 
     def told(self, blocks: list[Block], restarts: list[Restart]) -> None:
-        """The messages of these blocks are acknowledged: tell the device side what there is to tell."""
+        """Send the replies and receipts of acknowledged blocks."""
         odd = [block for block in blocks if block.odd]
         if not odd and not restarts:
             return
@@ -44,7 +44,7 @@ class Answers:
         self._send(replies)
 
     def tick(self) -> None:
-        """Once a second: what is to be told now that could not be told before."""
+        """Send, once a second, receipts that could not be sent before."""
         self._send(self._receipts.tick())
 
     def _send(self, replies: list[Reply]) -> None:

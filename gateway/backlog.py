@@ -1,10 +1,10 @@
-"""Since when the broker may have kept the messages that come now: the gateway was away, or could take no more.
+"""Backlog of the broker: since when it may have kept the messages that arrive now.
 
-A message without a time gets that of its arrival, so it has to be known which ones may have waited. They do after a connection
-to a session that the broker kept, and after a full window, until the broker has sent all that it kept. It says so by its
-answer to a ping, which comes behind everything that it could send before: a broker that has more always sends as many
-unacknowledged messages as it ever does on this connection. So an answer behind fewer of them (`most`), or behind none, is the
-end of the backlog.
+A message without a time gets the time of its arrival, so the gateway must know which messages may have waited. Messages
+wait while the gateway is away, and while its window is full. So they may have waited after a connection to a kept session,
+and after a full window, until the broker has sent its whole backlog. The answer to a ping shows that, because it comes
+behind everything that the broker could send before. A broker with more messages always sends as many unacknowledged ones
+as it ever does on this connection. So an answer behind fewer of them (`most`), or behind none, ends the backlog.
 """
 
 from typing import Final
@@ -12,21 +12,21 @@ from typing import Final
 __all__ = ["Backlog"]
 
 LEAST_WAIT_US: Final = 1_000_000
-"""A shorter wait is not worth a word: the window of a busy gateway is full for a moment now and then."""
+"""Shorter waits are not noted: the window of a busy gateway is full for a moment now and then."""
 QUIET_US: Final = 1_000_000
-"""Of a client that cannot ping: so long without a message is the end."""
+"""For a client that cannot ping: this long without a message ends the backlog."""
 PING_US: Final = 250_000
-"""Pings are no closer together."""
+"""Shortest time between two pings."""
 
 
 class Backlog:
-    """Pure: told what happens, with times in epoch µs. Not thread-safe.
+    """State of the backlog. Pure: it gets events with times in epoch µs. Not thread-safe.
 
-    Where the clock is set back, all remembered times go back with it: they are moments of the same past.
+    If the clock is set back, all remembered times go back with it: they are moments of the same past.
 
     Attributes:
-        since_us: nothing that comes was published before; 0: nobody knows; None: what comes did not wait.
-        known_us: what was published before this had come while the connection lasted; None: nobody knows.
+        since_us: no arriving message was published before this time; 0: unknown; None: arriving messages did not wait.
+        known_us: all messages published before this time arrived while the connection lasted; None: unknown.
     """
 
     def __init__(self) -> None:
@@ -40,25 +40,25 @@ class Backlog:
         self._now_us = 0
 
     def begin(self, now_us: int, *, present: bool) -> None:
-        """A connection is up; `present`: the broker kept the session."""
+        """Note a new connection; `present`: the broker kept the session."""
         self._follow_clock(now_us)
         self._is_up, self._came, self._most, self._ping, self._full_us = True, 0, 0, None, None
         self._came_us, self._answered_us = now_us, 0
         if not present:
             self.since_us = None
         elif self.since_us is None:
-            # A time to come was written by a process with another clock.
+            # A time in the future was written by a process with another clock.
             self.since_us = self.known_us if self.known_us is not None and self.known_us <= now_us else 0
         self.known_us = now_us if self.since_us is None else self.since_us or None
 
     def heard(self, now_us: int) -> None:
-        """Something came, so the connection works."""
+        """Note that something came, so the connection works."""
         self._follow_clock(now_us)
         if self._is_up and self.since_us is None and self._full_us is None:
             self.known_us = now_us
 
     def received(self, count: int, held: int, now_us: int) -> None:
-        """So many messages came; so many are held unacknowledged."""
+        """Note how many messages came, and how many are held unacknowledged."""
         self._follow_clock(now_us)
         self._came += count
         self._most = max(self._most, held)
@@ -66,7 +66,7 @@ class Backlog:
         self.heard(now_us)
 
     def hold(self, now_us: int, *, full: bool) -> None:
-        """Whether the broker can send nothing at the moment, because the window is full."""
+        """Note whether the broker can send nothing at the moment, because the window is full."""
         self._follow_clock(now_us)
         if not full or not self._is_up or self.since_us is not None:
             self._full_us = None
@@ -76,34 +76,34 @@ class Backlog:
             self.since_us, self._full_us = self._full_us, None
 
     def end(self, oldest_us: int | None) -> None:
-        """The connection is gone; the oldest message that was not acknowledged came at this time, and comes again."""
+        """Note that the connection is gone; the oldest unacknowledged message came at `oldest_us`, and will come again."""
         if self._is_up and oldest_us is not None and self.known_us is not None:
             self.known_us = min(self.known_us, oldest_us)
         self._is_up = False
 
     def waits_since_us(self, now_us: int) -> int | None:
-        """What a message that comes now says of its wait."""
+        """Return the `waited_since_us` of a message that arrives now."""
         self._follow_clock(now_us)
         since = self.since_us
         return None if since is None or now_us - since < LEAST_WAIT_US else since
 
     def reached_us(self, oldest_us: int | None) -> int:
-        """All that was published before this has come and is acknowledged but for what came at `oldest_us`; 0: nobody knows."""
+        """Return the time before which all published messages have arrived and are acknowledged; 0: unknown."""
         known = self.since_us if self.since_us is not None else self.known_us or 0
         return known if oldest_us is None else min(known, oldest_us)
 
     def wants_ping(self, now_us: int) -> bool:
-        """Whether a ping may say something new now."""
+        """Return whether a ping may give new information now."""
         self._follow_clock(now_us)
         waits = self._is_up and self.since_us is not None and self._ping is None
         return waits and now_us - self._answered_us >= PING_US
 
     def pinged(self, number: int, held: int) -> None:
-        """A ping of this number goes out, behind the acknowledgements of all but so many messages."""
+        """Note that ping `number` goes out, behind the acknowledgements of all but `held` messages."""
         self._ping = number, held - self._came
 
     def answered(self, number: int, now_us: int) -> None:
-        """The broker has answered pings up to this number."""
+        """Note that the broker has answered pings up to this number."""
         self._follow_clock(now_us)
         if self._ping is None or number < self._ping[0]:
             return
@@ -114,7 +114,7 @@ class Backlog:
         self._finish(now_us)
 
     def look_quiet(self, held: int, now_us: int) -> None:
-        """No ping can be sent: the end is a while without messages."""
+        """End the backlog after a while without messages, for a client that cannot ping."""
         self._follow_clock(now_us)
         if not held and now_us - self._came_us >= QUIET_US:
             self._finish(now_us)

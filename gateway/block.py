@@ -1,7 +1,7 @@
-"""A run of messages that came together: what Kafka must have of them, and what they count as.
+"""Block of messages that came together: their records for Kafka, and their counts.
 
-One object for some hundred messages. Those that are accepted without anything odd are columns here; every other message
-has its `Outcome` in `odd`, by its place.
+One object holds some hundred messages. Those accepted on the fast path are columns here; every other message has its
+`Outcome` in `odd`, by its place.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from ingest.contract.topics import READINGS
 __all__ = ["COUNT_BYTES", "Block"]
 
 COUNT_BYTES: Final = 200
-"""At most what one device's counts of one minute and its number take in an outcome record, without its id."""
+"""Most bytes that one device's counts of one minute and its number take in an outcome record, without its id."""
 _REASON_BYTES: Final = 40
 
 
@@ -26,19 +26,19 @@ class Block:
     """Messages numbered from `first` on, received at the same time in the same epoch.
 
     Attributes:
-        messages: as received; a payload that can no longer become a dead letter is dropped.
+        messages: as received; a payload that can no longer become a dead letter is removed.
         mids: packet identifiers to acknowledge, in receive order; messages at QoS 0 have none.
         keys, values: records of `telemetry.readings`, in receive order.
         others: records of other topics.
-        accepted: messages by device, of those that are not in `odd`.
+        accepted: number of messages by device, of those that are not in `odd`.
         readings: how many readings these have.
         sequences: (device, boot, seq) in receive order.
         copies: those of them that the broker sends again, or that share a message with others.
         replays: those of retained messages.
         waited_since_us: since when the broker may have kept the messages: see `Message`.
-        waiting: batches of records that Kafka has not reported, and those that were not given to it yet.
+        waiting: batches of records that Kafka has not reported, and those not given to it yet.
         received_at: monotonic seconds.
-        outcome_bytes: at most what the block takes in an outcome record.
+        outcome_bytes: most bytes that the block takes in an outcome record.
     """
 
     __slots__ = (
@@ -88,16 +88,16 @@ class Block:
 
     @property
     def columns(self) -> tuple[int, int, int, int]:
-        """Lengths of the columns, which grow together with each message of the short way."""
+        """Lengths of the columns, which grow together with each message of the fast path."""
         return len(self.messages), len(self.mids), len(self.keys), len(self.values)
 
     @property
     def upto(self) -> int:
-        """The number of the last message."""
+        """Number of the last message."""
         return self.first + len(self.messages) - 1
 
     def add(self, received: Incoming, outcome: Outcome) -> None:
-        """Take a message with an outcome of its own."""
+        """Add a message with its own outcome."""
         place = len(self.messages)
         outcome.retained = isinstance(received, Received) and received.retain
         if isinstance(received, Received):
@@ -132,11 +132,11 @@ class Block:
             self.others.append(record)
 
     def message(self, place: int) -> Message:
-        """A message as the gate takes it."""
+        """Return a message in the form that the gate takes."""
         return self._full(self.messages[place], self.first + place)
 
     def next_message(self, received: Incoming) -> Message:
-        """What comes behind those that are here, as the gate takes it."""
+        """Return the next message after these, in the form that the gate takes."""
         return self._full(received, self.first + len(self.messages))
 
     def _full(self, received: Incoming, number: int) -> Message:
@@ -150,7 +150,7 @@ class Block:
         return Message(*head, received[0], received[1], mid=mid, waited_since_us=self.waited_since_us)
 
     def owner(self, position: int) -> int:
-        """Which message the record at this position of `values` belongs to."""
+        """Return which message the record at this position of `values` belongs to."""
         if self._owners is None:
             self._owners = []
             for place in range(len(self.messages)):
@@ -160,9 +160,9 @@ class Block:
         return self._owners[position]
 
     def refuse(self, position: int, decide: Callable[[Message, str, list[tuple[int, int]]], Outcome]) -> Outcome:
-        """Kafka refuses the record at this position of `values` for good: its message becomes what `decide` says.
+        """Replace the record at this position of `values`, which Kafka rejects for good, by the outcome of `decide`.
 
-        Of a message that has several such records the first becomes a dead letter of the whole message, which is counted. The
+        If a message has several such records, the first becomes a dead letter of the whole message, which is counted. The
         others become dead letters of a part.
         """
         place = self.owner(position)
@@ -174,7 +174,7 @@ class Block:
         outcome = decide(self.message(place), record.device, [] if before is None else before.sequence)
         if before is not None:
             outcome.changes, outcome.replies, outcome.retained = before.changes, before.replies, before.retained
-            # The records of its other devices are in Kafka, or on their way.
+            # The records of its other devices are in Kafka, or in flight.
             stored = [before.device, *before.shared] if before.accepted else before.shared
             outcome.shared = [device for device in stored if device not in (None, record.device)]
         if before is not None and before.rejected is not None:
@@ -185,24 +185,24 @@ class Block:
         return outcome
 
     def outcomes(self) -> Iterator[Outcome]:
-        """Outcomes of their own, in receive order."""
+        """Yield the outcomes in `odd`, in receive order."""
         return (self.odd[place] for place in sorted(self.odd))
 
     def replies(self) -> list[Reply]:
-        """What is published to the device side now."""
+        """Messages to publish to the device side now."""
         return [reply for outcome in self.outcomes() for reply in outcome.replies]
 
     def refusals(self) -> list[Refusal]:
-        """What is told to who writes receipts."""
+        """Rejections for the receipts."""
         return [refusal for outcome in self.outcomes() for refusal in outcome.refusals]
 
     def changes(self) -> list[tuple[str, bytes]]:
-        """What decoders remember from now on."""
+        """State that decoders remember from now on."""
         return [change for outcome in self.outcomes() for change in outcome.changes]
 
 
 def _as_part(refused: Outcome) -> Outcome:
-    """With a dead letter of a part of its message."""
+    """Return the outcome with a dead letter of a part of its message."""
     letter = decode_dead_letter(refused.records[0].value)
     letter.partial = True
     refused.records = [refused.records[0]._replace(value=encode_dead_letter(letter))]

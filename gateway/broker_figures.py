@@ -1,7 +1,7 @@
-"""Looks at the MQTT broker from outside: whether it lets a client in and answers, and what it tells of itself under `$SYS`.
+"""Probe of the MQTT broker from outside: whether it accepts a client and answers, and its figures under `$SYS`.
 
-The session is the monitor's own. It publishes nothing, so what the broker counts are others' messages, and it asks for an answer
-by MQTT's own ping, for which a client needs no rights.
+The session is the monitor's own. It publishes nothing, so the broker's counts are those of other clients. It asks for an
+answer with MQTT's own ping, for which a client needs no rights.
 """
 
 import contextlib
@@ -31,12 +31,12 @@ CONNECT_SECONDS: Final = 1.5
 KEEPALIVE_SECONDS: Final = 60
 LONGEST_PAUSE_SECONDS: Final = 5.0
 SYS_REFUSALS: Final = 2
-"""So many connections in a row that ended at the subscription: this broker throws out who asks for `$SYS`."""
+"""After this many connections in a row that ended at the subscription, the broker is taken to reject readers of `$SYS`."""
 SYS_AGAIN_SECONDS: Final = 600.0
 
 
 class _PingClient(paho.Client):
-    """paho pings when a keepalive is over; here a look asks when it wants to know."""
+    """Client that pings on request. paho itself pings only when a keepalive is over."""
 
     answered = False
 
@@ -50,10 +50,10 @@ class _PingClient(paho.Client):
 
 
 class BrokerFigures:
-    """Driven by its looks alone, on one thread: no thread of its own, nothing that outlives its owner."""
+    """Probe driven by its looks alone, on one thread: it has no thread of its own and nothing that outlives its owner."""
 
     def __init__(self, settings: MqttSettings, client_id: str) -> None:
-        """Nothing is connected before the first look.
+        """Prepare the probe; it connects at the first look.
 
         Args:
             settings: broker, credentials, MQTT version, TLS.
@@ -74,14 +74,14 @@ class BrokerFigures:
         self._new_client()
 
     def look(self) -> Samples:
-        """Samples under the names of the families BROKER, within about three seconds.
+        """Return samples under the names of the families BROKER, within about three seconds.
 
-        A broker that does not answer has only `tidegate_broker_reachable` 0; one without `$SYS` no figures.
+        A broker that does not answer has only `tidegate_broker_reachable` 0; one without `$SYS` has no figures.
         """
         try:
             why = self._ask(time.monotonic() + LOOK_SECONDS)
         except Exception as error:
-            # A packet that paho cannot parse, a refused connection, a certificate: the next connection begins anew.
+            # A packet that paho cannot parse, a refused connection, a bad certificate: the next look connects again.
             why = show(str(error) or type(error).__name__)
         self._tell(why)
         if why:
@@ -95,23 +95,23 @@ class BrokerFigures:
         }
 
     def close(self) -> None:
-        """Say DISCONNECT."""
+        """Send DISCONNECT."""
         if self._client is not None:
             with contextlib.suppress(Exception):
                 self._client.disconnect()
         self._drop()
 
     def _ask(self, until: float) -> str:
-        """Why the broker cannot be reached; nothing where it can."""
+        """Return why the broker cannot be reached; empty if it can."""
         if self._client is not None:
             if self._ping(self._client, until):
                 return ""
             is_silent = self._client.is_connected()
             self._drop()
             if is_silent:
-                return "it does not answer"
+                return "no answer"
         if time.monotonic() < self._next_try_at:
-            return self._why or "it was not reached"
+            return self._why or "no connection yet"
         why = self._connect(until)
         self._pause_seconds = min(LONGEST_PAUSE_SECONDS, 2 * self._pause_seconds or 1.0) if why else 0.0
         self._next_try_at = time.monotonic() + self._pause_seconds
@@ -121,7 +121,7 @@ class BrokerFigures:
         client = self._client = self._new_client()
         client.connect(self._settings.host, self._settings.port, KEEPALIVE_SECONDS)
         if not self._turn(client, until, lambda: self._admitted or bool(self._refused)):
-            return "it does not answer a CONNECT"
+            return "no answer to CONNECT"
         if self._refused:
             return self._refused
         if time.monotonic() >= self._sys_again_at:
@@ -129,13 +129,13 @@ class BrokerFigures:
             if not self._turn(client, until, lambda: self._subscribed):
                 return self._unsubscribed(client)
             self._sys_refusals = 0
-        # What the broker keeps of `$SYS` comes before the answer to a ping.
-        return "" if self._ping(client, until) else "it does not answer"
+        # The broker's retained `$SYS` messages come before the answer to a ping.
+        return "" if self._ping(client, until) else "no answer"
 
     def _unsubscribed(self, client: paho.Client) -> str:
-        """No SUBACK: a broker that hangs, or one that throws out who asks for `$SYS` (rumqttd) and is well."""
+        """Judge a missing SUBACK: the broker hangs, or it is well but disconnects readers of `$SYS` (rumqttd)."""
         if client.is_connected():
-            return "it does not answer a SUBSCRIBE"
+            return "no answer to SUBSCRIBE"
         self._sys_refusals += 1
         if self._sys_refusals >= SYS_REFUSALS:
             self._sys_again_at = time.monotonic() + SYS_AGAIN_SECONDS
@@ -146,7 +146,7 @@ class BrokerFigures:
         return client.ping() == MQTTErrorCode.MQTT_ERR_SUCCESS and self._turn(client, until, lambda: client.answered)
 
     def _turn(self, client: paho.Client, until: float, done: Callable[[], bool]) -> bool:
-        """Let the client work until it is done; False where the time is over, or the connection lost."""
+        """Let the client work until it is done; False if the time is over or the connection is lost."""
         while not done():
             left = until - time.monotonic()
             if left <= 0 or client.loop(min(left, 0.2)) != MQTTErrorCode.MQTT_ERR_SUCCESS:
@@ -179,16 +179,18 @@ class BrokerFigures:
         self._figures.clear()
 
     def _tell(self, why: str) -> None:
-        # Said once: in a long outage the reason changes with each try.
+        # Log once: in a long outage the reason changes with each try.
         if why and not self._why:
-            logger.warning("the MQTT broker at %s:%d: %s", self._settings.host, self._settings.port, why)
+            logger.warning(
+                "The monitor cannot reach the MQTT broker at %s:%d: %s", self._settings.host, self._settings.port, why
+            )
         elif not why and self._why:
-            logger.info("the MQTT broker answers the monitor again")
+            logger.info("The MQTT broker answers the monitor again.")
         self._why = why
 
     def _on_connect(self, _client: paho.Client, _data: object, _flags: object, reason: ReasonCode, _more: Any) -> None:
         if reason.is_failure:
-            self._refused = f"it does not let the monitor in ({reason})"
+            self._refused = f"the broker refuses the monitor's connection ({reason})"
         else:
             self._admitted = True
 

@@ -1,7 +1,7 @@
-"""What the broker sends before it waits for PUBACK, learned from the connection itself.
+"""Number of messages that the broker sends before it waits for PUBACK, learned from the connection itself.
 
-A broker keeps at most so many unacknowledged messages on the way to one client: mosquitto 20, EMQX 32, unless it is set
-otherwise. MQTT does not tell the client. A gateway that waits for more messages then waits for nothing.
+A broker limits the unacknowledged messages in flight to one client: mosquitto to 20, EMQX to 32, unless configured
+otherwise. MQTT does not report the limit to the client. A gateway that waits for more messages then waits in vain.
 """
 
 from typing import Final
@@ -10,8 +10,8 @@ __all__ = ["BrokerWindow"]
 
 LEVEL_HITS: Final = 4
 LEVEL_MISSES: Final = 3
-"""So often the same number was held before an acknowledgement, with no more than so many lower ones between: there the
-broker stops. Of messages at a pace the number is another one each time."""
+"""The broker's limit is found when the same number was held before an acknowledgement this often, with no more than this
+many lower numbers in between. With messages at a steady pace the number varies."""
 RATE_SECONDS: Final = 0.1
 LIMIT_SECONDS: Final = 5.0
 LIMIT_SHARE: Final = 0.5
@@ -19,21 +19,21 @@ LIMIT_REFILLS: Final = 10
 
 
 class BrokerWindow:
-    """Counts what one connection holds unacknowledged. Not thread-safe. All times are monotonic seconds.
+    """Counter of the unacknowledged messages of one connection. Not thread-safe. All times are monotonic seconds.
 
     Attributes:
         held: messages at QoS 1 that came and were not acknowledged.
-        level: as many are held when the broker stops; 0 while that is not known.
+        level: number of held messages at which the broker stops; 0 while it is unknown.
         limit: the level, while it limits how much the gateway takes; 0 while it does not.
     """
 
     def __init__(self, window: int) -> None:
-        """Take the gateway's own window, which is no limit of the broker's."""
+        """Take the gateway's own window, which is not a limit of the broker."""
         self._window = window
         self.begin(0.0)
 
     def begin(self, now: float) -> None:
-        """A new connection, or none."""
+        """Start again for a new connection, or for none."""
         self.held = self.level = self.limit = 0
         self._top = self._hits = self._misses = 0
         self._rate, self._counted, self._counted_since = 0.0, 0, now
@@ -41,14 +41,14 @@ class BrokerWindow:
         self._full_seconds, self._refills, self._judged_at = 0.0, 0, now
 
     def received(self, count: int, now: float) -> None:
-        """So many messages came."""
+        """Count messages that came."""
         self.held += count
         self._counted += count
         if now - self._counted_since >= RATE_SECONDS:
             self._rate = self._counted / (now - self._counted_since)
             self._counted, self._counted_since = 0, now
         if self.held > self.level:
-            # It goes on: what looked like its limit was a habit of the devices.
+            # The broker sends more: the number that looked like its limit was a habit of the devices.
             self.level = 0
             self._end_full(None)
         elif self.held == self.level and self._full_since is None:
@@ -56,7 +56,7 @@ class BrokerWindow:
             self._refills += 1
 
     def acknowledged(self, count: int, now: float) -> None:
-        """So many were acknowledged."""
+        """Count acknowledged messages."""
         if not count:
             return
         self._learn(self.held)
@@ -77,22 +77,22 @@ class BrokerWindow:
 
     @property
     def is_half_full(self) -> bool:
-        """Whether little more comes before an acknowledgement."""
+        """Return whether only few messages can come before an acknowledgement."""
         return 2 * self.held >= (self.level or self._window)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing comes before an acknowledgement, so that what is published waits."""
+        """Return whether nothing comes before an acknowledgement, so that published messages wait."""
         return self.held >= (self.level or self._window)
 
     def gather_seconds(self, longest: float) -> float:
-        """How long messages may gather: until half of what the broker sends is here, at the rate of late."""
+        """Return how long messages may gather: until half of what the broker sends is here, at the recent rate."""
         if not self.level or not self._rate:
             return longest
         return max(0.0, min(longest, (self.level / 2 - self.held) / self._rate))
 
     def judge(self, now: float) -> None:
-        """Say anew, every some seconds, whether the broker's limit holds the gateway up: it is nearly always reached."""
+        """Decide again, every few seconds, whether the broker's limit holds the gateway up: it is nearly always reached."""
         seconds = now - self._judged_at
         if seconds < LIMIT_SECONDS:
             return
@@ -104,7 +104,7 @@ class BrokerWindow:
         self._full_seconds, self._refills, self._judged_at = 0.0, 0, now
 
     def _end_full(self, now: float | None) -> None:
-        """The level is no longer held; a time of None does not count what was."""
+        """Note that the level is no longer held; with a time of None the past interval does not count."""
         if self._full_since is not None and now is not None:
             self._full_seconds += now - self._full_since
         self._full_since = None

@@ -1,6 +1,6 @@
-"""paho with a read buffer: one large receive where paho makes three small ones for every packet.
+"""paho with a read buffer: one large receive instead of three small ones for every packet.
 
-Each receive is a system call that hands the interpreter's lock over; they cost more than the packets.
+Each receive is a system call that releases the interpreter's lock. These calls cost more than the packets.
 """
 
 from typing import Final
@@ -14,14 +14,14 @@ CHUNK_BYTES: Final = 64 * 1024
 
 
 class BufferedClient(paho.Client):
-    """For an owner that drives `loop_read` itself: it reads on while `buffered`, for the socket looks empty by then."""
+    """Client for an owner that drives `loop_read` itself. The owner reads on while `buffered`, because the socket looks empty."""
 
     _held = b""
     _at = 0
 
     @property
     def buffered(self) -> bool:
-        """Whether bytes are here that no packet was made of yet."""
+        """Return whether bytes were received that do not make a packet yet."""
         return self._at < len(self._held)
 
     def _sock_recv(self, bufsize: int) -> bytes:
@@ -32,16 +32,16 @@ class BufferedClient(paho.Client):
         return chunk
 
     def _sock_close(self) -> None:
-        # Bytes of an old connection must not be taken for the beginning of the next one's.
+        # Bytes of an old connection must not be read as the beginning of the next one.
         self._held, self._at = b"", 0
         super()._sock_close()
 
 
 class DrainingClient(BufferedClient):
-    """For paho's own loop thread, which looks at the socket alone."""
+    """Client for paho's own loop thread, which looks only at the socket."""
 
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
-        """Read one packet, then all that is buffered."""
+        """Read one packet, then everything that is buffered."""
         answer = super().loop_read(max_packets)
         while answer == MQTTErrorCode.MQTT_ERR_SUCCESS and self.buffered:
             answer = super().loop_read(max_packets)

@@ -1,4 +1,4 @@
-"""A gateway between a real broker and a real Kafka, put together from settings."""
+"""Build a gateway between a real broker and a real Kafka from settings."""
 
 import threading
 from functools import partial
@@ -28,7 +28,7 @@ def run(
     policy: Policy | None = None,
     receipts: Receipts | None = None,
 ) -> None:
-    """Run a gateway until `stop` is set; returns when what it received is acknowledged or left to the broker."""
+    """Run a gateway until `stop` is set. Returns when its messages are acknowledged or left to the broker."""
     service = build(
         mqtt=mqtt, gateway=gateway, routes=routes, kafka=kafka, metrics=metrics, policy=policy, receipts=receipts
     )
@@ -46,7 +46,7 @@ def build(
     receipts: Receipts | None = None,
     read_routes: ReadRoutes = no_news,
 ) -> GatewayService:
-    """A gateway on a real Kafka, not yet running: for callers that also serve its health.
+    """Build a gateway on a real Kafka without running it, for callers that also serve its health.
 
     Args:
         mqtt: the broker and the session.
@@ -54,9 +54,9 @@ def build(
         routes: which decoder reads which topic.
         kafka: the cluster.
         metrics: where it counts.
-        policy: what is asked of readings beyond their format; nothing by default.
-        receipts: who tells devices why; nobody by default.
-        read_routes: asked about once a second for routes that changed.
+        policy: checks of readings beyond their format; none by default.
+        receipts: writer of receipts; none by default.
+        read_routes: asked about once a second for changed routes.
 
     Raises:
         ConfigError: a route is wrong.

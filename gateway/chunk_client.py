@@ -1,8 +1,8 @@
-"""paho that reads 64 KiB at once and hands over whole chunks of PUBLISH packets; the one place that knows its insides.
+"""paho that reads 64 KiB at once and hands over whole chunks of PUBLISH packets; the only module that uses its internals.
 
-Stock paho makes four system calls and an object with locks for each packet: ten times what the gateway's own work
-costs. Here a chunk is cut into packets by `publish_packet.split`; all other packets stay paho's. Private members are
-used, so `why_not` says at start whether this paho has them as this was proved with; else stock paho does the work.
+Stock paho makes four system calls and an object with locks for each packet, ten times the cost of the gateway's own
+work. Here `publish_packet.split` cuts a chunk into packets; paho handles all other packets. The class uses private
+members, so `why_not` checks at start that this paho has them as in the tested version; else stock paho is used.
 """
 
 import contextlib
@@ -34,22 +34,22 @@ Answered = Callable[["ChunkClient", int], None]
 
 
 def why_not(version: str | None = None) -> str | None:
-    """Why this paho cannot be used so, as half a sentence; None where it can."""
+    """Return why this paho cannot be used like this, as half a sentence; None if it can."""
     found = paho_version if version is None else version
     if not found.startswith(_KNOWN_PAHO):
-        return f"paho-mqtt {found} is not the version this gateway was proved with ({_KNOWN_PAHO}x)"
+        return f"paho-mqtt {found} is not the version that this gateway was tested with ({_KNOWN_PAHO}x)"
     probe = paho.Client(CallbackAPIVersion.VERSION2)
     missing = [name for name in (*_METHODS, *_FIELDS) if not hasattr(probe, name)]
     return f"paho-mqtt {found} lacks {', '.join(missing)}" if missing else None
 
 
 class ChunkClient(paho.Client):
-    """For an owner that drives `loop_read` itself, whose acknowledgements are its own (`acknowledge`).
+    """Client for an owner that drives `loop_read` itself and sends its own acknowledgements (`acknowledge`).
 
     Attributes:
         receive: gets the PUBLISH packets of a chunk, in order.
         last_read_bytes: how much the last `loop_read` got: a full chunk means that more waits.
-        answered: gets the number of a ping when the broker's answer comes, behind the PUBLISH packets before it.
+        answered: gets the number of a ping when the broker answers it, after the PUBLISH packets before the answer.
     """
 
     receive: Receive
@@ -66,7 +66,7 @@ class ChunkClient(paho.Client):
         self.answered = lambda _client, _ping: None
 
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
-        """Receive once and handle every packet that is whole by then. Raises BadPacket where no packet can be found."""
+        """Receive once and handle every complete packet. Raises BadPacket if no packet can be found."""
         try:
             chunk = self._sock_recv(CHUNK_BYTES)
         except BlockingIOError:
@@ -79,7 +79,7 @@ class ChunkClient(paho.Client):
             return self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
         self._last_bytes_received = time.monotonic()
         self._confirm()
-        # A packet may be 256 MB: its parts are joined once, when all of them are here.
+        # A packet may have 256 MB: join its parts once, when all of them are here.
         self._parts.append(chunk)
         self._held_bytes += len(chunk)
         if self._held_bytes < self._needed_bytes:
@@ -87,23 +87,23 @@ class ChunkClient(paho.Client):
         return self._take(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
 
     def _confirm(self) -> None:
-        """TCP's own ACK at once: a broker that sends by Nagle's rule (mosquitto's default) waits up to 40 ms for it."""
+        """Send TCP's own ACK at once: a broker that sends by Nagle's rule (mosquitto's default) waits up to 40 ms for it."""
         sock = cast("socket.socket | None", self._sock)
         if _QUICKACK is not None and sock is not None:
             with contextlib.suppress(OSError):
                 sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
 
     def acknowledge(self, mids: list[bytes]) -> bool:
-        """Send the PUBACKs of these packet identifiers, in order, in one piece; False where the connection is gone."""
+        """Send the PUBACKs of these packet identifiers, in order, in one piece; False if the connection is gone."""
         packets = b"\x40\x02" + b"\x40\x02".join(mids)
         return self._packet_queue(MessageType.PUBACK, packets, 0, 1) == MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def excuse_ping(self) -> None:
-        """Nothing is read at the moment, so the broker's PINGRESP cannot be seen: its lack is no sign of a dead link."""
+        """Excuse a missing PINGRESP while nothing is read: it is not a sign of a dead link then."""
         self._ping_t = 0.0
 
     def ping(self) -> int:
-        """Send a PINGREQ behind all that waits to be written; its number on this connection, 0 where it cannot go out."""
+        """Send a PINGREQ behind all waiting data; returns its number on this connection, 0 if it cannot go out."""
         return self._pings if self._send_pingreq() == MQTTErrorCode.MQTT_ERR_SUCCESS else 0
 
     def _send_pingreq(self) -> MQTTErrorCode:
@@ -147,10 +147,10 @@ class ChunkClient(paho.Client):
             packet["command"], packet["packet"], packet["remaining_length"] = 0, bytearray(), 0
 
     def _handle_publish(self) -> MQTTErrorCode:
-        message = "a PUBLISH came to paho's own parser"
+        message = "a PUBLISH reached paho's own parser"
         raise BadPacket(message)
 
     def _sock_close(self) -> None:
-        # Bytes of an old connection must not be taken for the beginning of the next one's.
+        # Bytes of an old connection must not be read as the beginning of the next one.
         self._parts, self._held_bytes, self._needed_bytes = [], 0, 2
         super()._sock_close()

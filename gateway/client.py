@@ -1,8 +1,8 @@
-"""The MQTT session: QoS 1 with manual acknowledgement, kept connected by its owner's loop.
+"""MQTT session: QoS 1 with manual acknowledgement, kept connected by its owner's loop.
 
-paho's `ack` takes only a packet identifier and writes on whatever connection is open. So each connection is a link with a
-client of its own and an epoch, and acknowledgements name the epoch. The session itself lives at the broker and survives all
-of them.
+paho's `ack` takes only a packet identifier and writes on whatever connection is open. So each connection is a link with
+its own client and epoch, and acknowledgements name the epoch. The session itself lives at the broker and outlives all
+connections.
 """
 
 import logging
@@ -30,14 +30,14 @@ HANDSHAKE_SECONDS: Final = 15.0
 
 
 class MqttSession(BrokerAnswers):
-    """Keeps the session connected. Not thread-safe: all but the attributes belongs to one thread.
+    """Connected session. Not thread-safe: everything but the attributes belongs to one thread.
 
     Attributes:
         epoch: of the current or last connection.
-        connected: whether the subscriptions stand.
+        connected: whether the subscriptions are granted.
         session_present: whether the broker had kept the session at the last connection.
-        read_bytes: how much the last `loop` received, as far as the client tells.
-        detail: how it is, for people.
+        read_bytes: how much the last `loop` received, as far as the client reports it.
+        detail: state, for people.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class MqttSession(BrokerAnswers):
         self.connected = self.session_present = False
         self.read_bytes = 0
         self.detail = "not connected yet"
-        # Made for its faults: a wrong file is a sentence at the start. Later it is a reason to try again.
+        # Made only for its errors: a wrong file fails at the start. Later it is a reason to try again.
         self._new_link()
 
     @property
@@ -71,7 +71,7 @@ class MqttSession(BrokerAnswers):
 
     @property
     def name(self) -> str:
-        """The session at the broker, for who remembers something of it."""
+        """Name of the session at the broker, as a key for remembered state."""
         return f"{self._settings.client_id}@{self.address}"
 
     @property
@@ -81,35 +81,35 @@ class MqttSession(BrokerAnswers):
 
     @property
     def live(self) -> bool:
-        """Whether this connection can still acknowledge."""
+        """Return whether this connection can still acknowledge."""
         return self._link is not None and self._link.live
 
     @property
     def contended(self) -> bool:
-        """Whether connection after connection ends soon and nothing says why, as where two clients share the client id."""
+        """Return whether connection after connection ends soon without a reason, as if two clients share the client id."""
         return self._reconnect.is_suspect(self._clock())
 
     @property
     def state(self) -> str:
-        """How it is, for people; with the suspicion for as long as there is one."""
+        """State for people, with the suspicion for as long as there is one."""
         suspected = suspicion(self._reconnect.quick_losses, self._settings.client_id) if self.contended else ""
         return self.detail + suspected
 
     @property
     def closed(self) -> bool:
-        """Whether there is no connection, nor an attempt at one: only the next `loop` would begin it."""
+        """Return whether there is neither a connection nor an attempt: only the next `loop` would begin one."""
         return self._link is None
 
     def loop(self, timeout_seconds: float, *, read: bool = True) -> None:
-        """One pass: connect if it is time, read what came, write what waits, keep the connection alive.
+        """Run one pass: connect if it is time, read what came, write what waits, keep the connection alive.
 
         Args:
             timeout_seconds: longest wait for the broker.
-            read: False leaves what comes in the socket: where no more can be held, and in the last moments of a stop.
-                The keepalive goes on.
+            read: False leaves data in the socket: when no more can be held, and in the last moments of a stop. The
+                keepalive continues.
 
         Raises:
-            FatalError: the broker says that another client took this session over; going on would be an endless fight.
+            FatalError: the broker says that another client took this session over; reconnecting would be an endless fight.
         """
         self.read_bytes = 0
         if self._link is None:
@@ -129,12 +129,12 @@ class MqttSession(BrokerAnswers):
         return link.acknowledge(mids)
 
     def publish(self, topic: str, payload: bytes, correlation: bytes | None = None) -> bool:
-        """Publish at QoS 0 if the connection takes it now; False where it is not sent. Never waits, never raises.
+        """Publish at QoS 0 if the connection takes it now; False if it is not sent. Never waits, never raises.
 
         Args:
             topic: to the device side.
             payload: as it goes out.
-            correlation: Correlation Data of MQTT 5; left out where the session speaks 3.1.1.
+            correlation: Correlation Data of MQTT 5; left out if the session uses 3.1.1.
         """
         link = self._link
         if link is None or not self.connected or not link.live:
@@ -142,18 +142,18 @@ class MqttSession(BrokerAnswers):
         return link.publish(topic, payload, correlation)
 
     def ping(self) -> int:
-        """Ask for an answer behind all that the broker sends now; the ping's number on this connection, 0 where none goes."""
+        """Request an answer behind everything that the broker sends now; returns the ping's number, 0 if none goes out."""
         link = self._link
         return 0 if link is None or not link.live else link.ping()
 
     def drop(self, why: str) -> None:
-        """Close the connection without acknowledging anything more; the session stays, the broker will redeliver."""
+        """Close the connection without further acknowledgements. The session stays, and the broker will redeliver."""
         if self._link is not None:
             self._link.loss_explained = True
             self._lose(why)
 
     def close(self, timeout_seconds: float = 2.0) -> None:
-        """Say DISCONNECT (the session stays at the broker) after what waits to be written is out."""
+        """Send DISCONNECT after waiting data is written; the session stays at the broker."""
         if self._link is not None:
             self._link.say_goodbye(timeout_seconds)
         self._discard()
@@ -184,10 +184,10 @@ class MqttSession(BrokerAnswers):
                 f"the broker at {self.address} did not answer CONNECT or SUBSCRIBE within {HANDSHAKE_SECONDS:g} s"
             )
 
-    # What the broker answers, told by the link within `loop`.
+    # Answers of the broker. The link calls these within `loop`.
 
     def connack(self, link: Link, reason: ReasonCode, *, session_present: bool) -> None:
-        """Begin the epoch, and subscribe where the session does not hold the subscriptions."""
+        """Begin the epoch, and subscribe if the session does not hold the subscriptions."""
         if reason.is_failure:
             link.lose(refusal(reason, self.address, self._settings.username))
             return
@@ -195,14 +195,14 @@ class MqttSession(BrokerAnswers):
         self._had_session = link.accepted = True
         self.session_present = session_present
         self._reconnect.accepted(self._clock())
-        # Before CONNACK's successors: with a kept session the broker sends PUBLISH packets right behind it.
+        # Before the next packets: with a kept session the broker sends PUBLISH packets right behind CONNACK.
         self.epoch = max(self.epoch + 1, self._wall_ms())
         self._events.connected(self.epoch, session_lost=session_lost)
         if self._subscriptions.ask(link.client, present=session_present):
             self._established()
 
     def suback(self, link: Link, reasons: list[ReasonCode]) -> None:
-        """The subscriptions stand, unless one is refused."""
+        """Note that the subscriptions are granted, unless one is refused."""
         if refused := self._subscriptions.answered(reasons):
             names, user = ", ".join(refused), self._settings.username
             link.lose(f"the broker refuses the subscription to {names}: check its access rules for {user}")
@@ -212,7 +212,7 @@ class MqttSession(BrokerAnswers):
         self._established()
 
     def disconnect(self, link: Link, reason: ReasonCode, *, is_packet: bool) -> None:
-        """The connection is gone; for good where another client took the session over."""
+        """Note that the connection is gone; for good if another client took the session over."""
         if is_packet:
             link.loss_explained = True
             if reason.value == TAKEN_OVER:

@@ -1,6 +1,6 @@
-"""Times far before their arrival: flagged, never corrected, never refused since 2000, for a logger may flush what it kept.
+"""Times far before their arrival: flagged, never corrected, and never rejected after 2000, as a logger may flush old data.
 
-A GPS receiver of an old firmware counts weeks in ten bits: after 1,024 of them, 19.6 years, it is that much behind.
+A GPS receiver with old firmware counts weeks in ten bits: after 1,024 weeks, 19.6 years, it is that much behind.
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,12 @@ _DAY_US: Final = 86_400 * 1_000_000
 _WEEKS: Final = (1024, 2048)
 _ROLLED_SECONDS: Final = 1023 * 7 * 86_400
 _ROLLED_US: Final = _ROLLED_SECONDS * 1_000_000
-"""Younger than this no time is behind by a rollover."""
+"""A time younger than this is not behind by a rollover."""
 _NO_FLAGS: Final[list[str]] = []
 
 
 def rolled_over_weeks(time_us: int, received_us: int) -> int | None:
-    """1024 or 2048, where a time plus so many weeks is within a day of arrival; else None."""
+    """Return 1024 or 2048 if a time plus that many weeks is within a day of arrival; else None."""
     behind_us = received_us - time_us
     for weeks in _WEEKS:
         if abs(behind_us - weeks * 7 * _DAY_US) <= _DAY_US:
@@ -30,7 +30,7 @@ def rolled_over_weeks(time_us: int, received_us: int) -> int | None:
 
 
 def earliest_usual_us(received_us: int, behind_seconds: int) -> int:
-    """No time from here on is flagged; `behind_seconds` is the bound, 0 for none."""
+    """Return the earliest time that is not flagged; `behind_seconds` is the bound, 0 for none."""
     return received_us - (behind_seconds * 1_000_000 if 0 < behind_seconds < _ROLLED_SECONDS else _ROLLED_US)
 
 
@@ -40,7 +40,7 @@ def flag_clocks_behind(readings: Iterable[Reading], received_us: int, sent_us: i
     Args:
         readings: of one message; those at the receive time are left alone.
         received_us: when it arrived.
-        sent_us: the earliest time at which it may have been sent, None where nobody knows (the broker replayed it).
+        sent_us: the earliest time at which it may have been sent; None if unknown (the broker replayed it).
         behind_seconds: the bound, 0 for none.
     """
     usual_us = earliest_usual_us(received_us, behind_seconds)

@@ -1,4 +1,4 @@
-"""How the gateway is doing, in one word and one sentence, for `/healthz` and `tidegate status`."""
+"""Condition of the gateway, in one word and one sentence, for `/healthz` and `tidegate status`."""
 
 import logging
 import time
@@ -13,7 +13,7 @@ State = Literal["starting", "waiting", "running", "stalled", "draining", "failed
 
 
 class Condition:
-    """Written by the loop's thread, read by others."""
+    """Condition, written by the loop's thread and read by others."""
 
     def __init__(self) -> None:
         self._state: State = "starting"
@@ -21,18 +21,18 @@ class Condition:
         self._beat_at = time.monotonic()
 
     def beat(self) -> None:
-        """The loop turned."""
+        """Note that the loop turned."""
         self._beat_at = time.monotonic()
 
     def say(self, state: State, detail: str) -> None:
-        """Set what people see; a change of state is logged."""
+        """Set the state that people see; a change of state is logged."""
         if state != self._state:
             self._since = time.time()
             logger.info("gateway %s: %s", state, detail)
         self._state, self._detail = state, detail
 
     def now(self) -> tuple[State, str, float]:
-        """State, sentence and since when (epoch seconds). A loop that does not turn is `stalled`, whatever it said."""
+        """Return state, sentence and since when (epoch seconds). A loop that does not turn is `stalled`, whatever it said."""
         age = time.monotonic() - self._beat_at
         if self._state not in ("failed", "stopped") and age > STALLED_SECONDS:
             return "stalled", f"the gateway's loop has not turned for {age:.0f} s", self._since

@@ -1,4 +1,4 @@
-"""One paho client, made, connected and subscribed as the promises need it."""
+"""One paho client, made, connected and subscribed as the gateway's promises require."""
 
 import contextlib
 import logging
@@ -42,7 +42,7 @@ Answered = Callable[[paho.Client, int], None]
 
 
 def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Receive, answered: Answered) -> paho.Client:
-    """A client with manual acknowledgement and a session that the broker keeps.
+    """Make a client with manual acknowledgement and a session that the broker keeps.
 
     `receive` gets the PUBLISH packets, `answered` the numbers of pings whose answer came behind them.
 
@@ -64,8 +64,8 @@ def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Recei
         client.receive, client.answered = receive, answered
     else:
         logger.warning(
-            "%s: paho's own parser reads the packets, at ten times the cost, and refuses some that MQTT allows; install "
-            "the pinned version",
+            "%s: paho's own parser reads the packets. It costs ten times as much and rejects some packets that MQTT allows. "
+            "Install the pinned version.",
             reason,
         )
         client.on_message = lambda client, _data, message: receive(client, [_from_paho(message)])
@@ -75,16 +75,16 @@ def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Recei
 
 
 def is_buffered(client: paho.Client) -> bool:
-    """Whether the client holds bytes that waiting for its socket would not show."""
+    """Return whether the client holds bytes that waiting for its socket would not show."""
     pending = getattr(client.socket(), "pending", None)
     return pending is not None and pending() > 0
 
 
 def authenticate(client: paho.Client, settings: MqttSettings) -> None:
-    """Give the client its user and password, and have the connection encrypted, where the settings say so.
+    """Give the client its user and password, and encryption if the settings say so.
 
     Raises:
-        ConfigError: `mqtt.ca_file` is not there, or is no PEM file.
+        ConfigError: `mqtt.ca_file` does not exist, or is not a PEM file.
     """
     if settings.username is not None:
         password = settings.password
@@ -95,8 +95,8 @@ def authenticate(client: paho.Client, settings: MqttSettings) -> None:
         client.tls_set(ca_certs=settings.ca_file)
     except (OSError, ValueError) as error:
         message = (
-            f"mqtt.ca_file: {settings.ca_file} cannot be used ({error}): wanted a PEM file with the certificate of the "
-            "authority that signed the broker's"
+            f"mqtt.ca_file: cannot use {settings.ca_file} ({error}): wanted a PEM file with the certificate of the "
+            "authority that signed the broker's certificate"
         )
         raise ConfigError(message) from error
 
@@ -129,27 +129,27 @@ def acknowledge(client: paho.Client, mids: list[bytes]) -> int:
 
 
 def read_bytes(client: paho.Client) -> int:
-    """How much the last read brought, as far as this client knows; 0 where it does not."""
+    """Return how much the last read brought, as far as this client knows; 0 if it does not."""
     return client.last_read_bytes if isinstance(client, ChunkClient) else 0
 
 
 def ping(client: paho.Client) -> int:
-    """Ask the broker for an answer behind all that it sends now; the ping's number, 0 where this client cannot."""
+    """Request an answer behind everything that the broker sends now; returns the ping's number, 0 if this client cannot ping."""
     return client.ping() if isinstance(client, ChunkClient) else 0
 
 
 def excuse_ping(client: paho.Client) -> None:
-    """Nothing is read for now: the lack of a PINGRESP is no sign of a dead link. Stock paho will connect anew then."""
+    """Excuse a missing PINGRESP while nothing is read: it is not a sign of a dead link. Stock paho reconnects then."""
     if isinstance(client, ChunkClient):
         client.excuse_ping()
 
 
 def say_goodbye(client: paho.Client, timeout_seconds: float) -> None:
-    """Write what waits, then DISCONNECT, and see the broker close; the session stays there."""
+    """Write waiting data, then DISCONNECT, and wait for the broker to close; the session stays there."""
     deadline = time.monotonic() + timeout_seconds
     sock = cast("socket.socket", client.socket())
-    # paho closes the socket right behind DISCONNECT. With packets unread that is a reset, which takes back the
-    # last PUBACKs from the broker's buffer: a second handle keeps the connection until the broker has ended it.
+    # paho closes the socket right after DISCONNECT. With unread packets that is a reset, which discards the last
+    # PUBACKs in the broker's buffer. A second handle keeps the connection until the broker has ended it.
     with socket.socket(fileno=os.dup(sock.fileno())) as second:
         while client.want_write() and time.monotonic() < deadline:
             select.select([], [sock], [], 0.1)
@@ -164,7 +164,7 @@ def say_goodbye(client: paho.Client, timeout_seconds: float) -> None:
 
 
 def connect(client: paho.Client, settings: MqttSettings, *, window: int) -> None:
-    """Open the connection and send CONNECT; raises OSError where the broker cannot be reached."""
+    """Open the connection and send CONNECT; raises OSError if the broker cannot be reached."""
     if settings.protocol != "5":
         client.connect(settings.host, settings.port, settings.keepalive_seconds)
         return
@@ -172,12 +172,12 @@ def connect(client: paho.Client, settings: MqttSettings, *, window: int) -> None
     # Without an expiry the session would end with the connection.
     properties.SessionExpiryInterval = settings.session_expiry_seconds
     properties.ReceiveMaximum = window
-    # No MaximumPacketSize: a broker drops what is larger unseen. Without it we see every packet, and refuse aloud.
+    # No MaximumPacketSize: a broker silently drops larger packets. Without it the gateway gets and rejects them.
     client.connect(settings.host, settings.port, settings.keepalive_seconds, clean_start=False, properties=properties)
 
 
 def send(client: paho.Client, topic: str, payload: bytes, correlation: bytes | None) -> bool:
-    """PUBLISH at QoS 0; True where it went out or waits in the client. Raises ValueError where the topic is none."""
+    """PUBLISH at QoS 0; True if it went out or waits in the client. Raises ValueError if the topic is invalid."""
     properties = None
     if correlation is not None and client.protocol == MQTTProtocolVersion.MQTTv5:
         properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
@@ -186,11 +186,11 @@ def send(client: paho.Client, topic: str, payload: bytes, correlation: bytes | N
 
 
 def subscriptions(settings: MqttSettings, filters: tuple[str, ...]) -> list[tuple[str, int | SubscribeOptions]]:
-    """Each filter at QoS 1, never 2: paho confirms a QoS 2 message before Kafka has it; brokers downgrade instead."""
+    """Return each filter at QoS 1, never 2: paho confirms a QoS 2 message before Kafka has it; brokers downgrade instead."""
     if settings.protocol != "5":
         return [(text, 1) for text in filters]
-    # No Local: what this client publishes is no reading. Retain handling 1: retained messages come only with a
-    # subscription that is new. Retain flag as set by the broker (not as published): retain=1 means a replay.
+    # No Local: this client's own messages are not readings. Retain handling 1: retained messages come only with a new
+    # subscription. Retain flag as set by the broker (not as published): retain=1 means a replay.
     # With No Local a shared subscription is a protocol error (MQTT-3.8.3-4).
     return [
         (text, SubscribeOptions(1, noLocal=not is_shared(text), retainAsPublished=False, retainHandling=1))

@@ -1,8 +1,7 @@
-"""The dead letters of one message: what was refused, with the payload once, however many devices and parts it has.
+"""Dead letters of one message, with its payload only once, however many rejected devices and parts it has.
 
-A message may carry thousands of devices, each of which may be refused. What it costs is bounded by its own size: at most
-`MAX_PARTS` letters, fewer where the topic is long, which together hold one payload, or `max_payload_bytes` where one is
-smaller than that.
+A message may carry thousands of devices, each of which may be rejected. Its own size bounds the cost: at most `MAX_PARTS`
+dead letters, fewer if the topic is long. Together they hold one payload, or `max_payload_bytes` if a payload is smaller.
 """
 
 import base64
@@ -27,15 +26,15 @@ from ingest.contract.topics import DEAD_LETTERS
 __all__ = ["MAX_PARTS", "part_letters", "shrink", "told", "whole_letter"]
 
 MAX_PARTS: Final = 100
-"""Partial dead letters of one message, and refusals told; what goes beyond is a count in the last letter."""
+"""Most partial dead letters and receipts of one message; the last letter counts the rest."""
 _MAX_TOPICS_BYTES: Final = 1024 * 1024
-"""What the letters of a message repeat of its topic, which may have 64 KiB."""
+"""Most bytes by which the dead letters of a message repeat its topic, which may have 64 KiB."""
 _MAX_KEY_BYTES: Final = 1024
 _Cut = tuple[str, str | None]
 
 
 def told(refusals: list[Refusal], most: int = MAX_PARTS) -> list[Refusal]:
-    """At most so many of a message's refusals, in their order: the first of each device before the second of any."""
+    """Select up to `most` rejections of a message in order, giving every device its first before any second."""
     if len(refusals) <= most:
         return refusals
     firsts: dict[str | None, int] = {}
@@ -46,20 +45,20 @@ def told(refusals: list[Refusal], most: int = MAX_PARTS) -> list[Refusal]:
 
 
 def whole_letter(message: Message, refusal: Refusal, limits: GatewaySettings, *, devices: int = 1) -> Record:
-    """The dead letter of a message of which nothing was stored; of several refused `devices` it tells the first."""
+    """Return the dead letter of a message of which nothing was stored; it holds the first of several rejected `devices`."""
     fault = refusal.reject
     keep = limits.max_payload_bytes if fault.keep_bytes is None else fault.keep_bytes
     got = fault.got
     if devices > 1:
-        got = f"{devices} devices refused" + (f"; of the first: {got}" if got else "")
+        got = f"{devices} devices rejected" + (f"; the first: {got}" if got else "")
     return _letter(message, refusal, limits, cut_payload(message.payload, keep), got=got, partial=False)
 
 
 def part_letters(message: Message, refusals: list[Refusal], limits: GatewaySettings) -> list[Record]:
-    """A dead letter for each refused part of a message of which something was stored, at most MAX_PARTS.
+    """Return a dead letter for each rejected part of a message of which something was stored, at most MAX_PARTS.
 
-    The first ones have the whole payload, as long as all of them hold at most `max_payload_bytes` or one payload; the
-    rest have its length and sha256.
+    The first ones have the whole payload, as long as all of them together hold at most `max_payload_bytes` or one
+    payload. The rest have its length and sha256.
     """
     most = min(MAX_PARTS, max(1, _MAX_TOPICS_BYTES // len(message.topic)))
     chosen = told(refusals, most)
@@ -81,7 +80,7 @@ def part_letters(message: Message, refusals: list[Refusal], limits: GatewaySetti
 
 
 def shrink(record: Record) -> Record | None:
-    """A dead letter that Kafka refused by size, smaller: 64 KiB of payload, then none, then a cut topic; then None."""
+    """Shrink a dead letter that is too large for Kafka: to 64 KiB of payload, then none, then a cut topic; then return None."""
     letter = decode_dead_letter(record.value)
     payload = base64.b64decode(letter.payload_base64)
     if payload:
@@ -96,9 +95,9 @@ def shrink(record: Record) -> Record | None:
 
 
 def _more(last: Refusal, refusals: list[Refusal], count: int) -> Refusal:
-    """What stands for all that got no letter, in place of the last one that would have; of no device where of several."""
+    """Return the rejection for all parts without a dead letter, in place of the last one; without a device if of several."""
     device = last.device if all(one.device == last.device for one in refusals) else None
-    return last._replace(device=device, reject=Reject(last.reject.reason, "$", f"{count} more parts refused", None))
+    return last._replace(device=device, reject=Reject(last.reject.reason, "$", f"{count} more parts rejected", None))
 
 
 def _letter(

@@ -1,4 +1,4 @@
-"""`tidegate decode`: lines of {id, topic, payload} to what the gateway would make of them, without any server."""
+"""`tidegate decode`: lines of {id, topic, payload} to the gateway's result for them, without any server."""
 
 import base64
 import binascii
@@ -21,7 +21,7 @@ __all__ = ["BadLine", "decode_lines", "describe", "read_line"]
 
 
 class BadLine(TidegateError):
-    """A line of the input file is no message; names the line and what was wanted."""
+    """A line of the input file is not a message; the text names the line and what was wanted."""
 
 
 def decode_lines(
@@ -34,14 +34,14 @@ def decode_lines(
 ) -> Iterator[dict[str, Any]]:
     """Decode each line as if it came in now, at QoS 1, not retained.
 
-    `policy` is what profiles ask; where it is given, what is refused names its `profile`.
+    `policy` applies the profiles; with it, rejections name their `profile`.
 
     Yields:
         `{id, outcome: reading|dead_letter|ignored, reason, readings: [{device, metric, value, text, unit, time,
-        time_source}], rejected: [{path, reason}]}`; `time` is ISO 8601 UTC, None where the receive time stands in.
+        time_source}], rejected: [{path, reason}]}`; `time` is ISO 8601 UTC, None if the receive time is used.
 
     Raises:
-        BadLine: a line is no JSON object with `topic` and `payload` or `payload_base64`.
+        BadLine: a line is not a JSON object with `topic` and `payload` or `payload_base64`.
         ConfigError: a route is wrong.
     """
     gate = Gate(compile_routes(routes, limits), limits, policy=policy)
@@ -56,7 +56,7 @@ def _decode(gate: Gate, number: int, line: str, received_us: int) -> dict[str, A
 
 
 def describe(outcome: Outcome) -> dict[str, Any]:
-    """An outcome in words: what `decode_lines` yields, without the line's id."""
+    """Describe an outcome: the result of `decode_lines` without the line's id."""
     letters = [decode_dead_letter(record.value) for record in outcome.records if record.topic == DEAD_LETTERS]
     found: dict[str, Any] = {"outcome": "ignored", "reason": None, "readings": [], "rejected": []}
     if outcome.ignored is not None:
@@ -79,10 +79,10 @@ def describe(outcome: Outcome) -> dict[str, Any]:
 
 
 def read_line(number: int, line: str) -> tuple[Any, bytes, bytes]:
-    """Id, topic and payload of a line; raises BadLine where it is no message."""
+    """Return id, topic and payload of a line; raises BadLine if it is not a message."""
     try:
         given = json.loads(line)
-        # A byte that is no UTF-8 stands in the text as Python's surrogateescape writes it.
+        # A byte that is not UTF-8 is in the text as Python's surrogateescape writes it.
         topic = given["topic"].encode("utf-8", "surrogateescape")
         if "payload_base64" in given:
             return given.get("id"), topic, base64.b64decode(given["payload_base64"], validate=True)

@@ -1,9 +1,9 @@
-"""Which devices are known: a file of JSON lines, one device a line, read anew when it changed.
+"""Registry of known devices: a file of JSON lines, one device per line, read again when it changes.
 
     {"device": "pump-1", "profile": "pump", "tags": {"site": "berlin"}}
 
-Lines are only ever added (`tidegate device add`); the last one of a device counts. What cannot be read refuses the
-whole file, and the one read before stays.
+Lines are only added (`tidegate device add`); the last line of a device counts. A line that cannot be read rejects the
+whole file, and the previous content stays in use.
 """
 
 import logging
@@ -29,7 +29,7 @@ MAX_TAG_BYTES: Final = 256
 
 
 class RegisteredDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One line of the registry. `tags` go onto the device's readings; what a route or a message says wins over them."""
+    """One line of the registry. `tags` are added to the device's readings; tags of a route or a message win over them."""
 
     device: str
     profile: str | None = None
@@ -37,13 +37,13 @@ class RegisteredDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class DeviceRegistry:
-    """The registered devices by id; replaced as a whole, between two messages."""
+    """Registered devices by id, replaced as a whole between two messages."""
 
     def __init__(self, path: Path) -> None:
         """Read the file.
 
         Raises:
-            ConfigError: it is not there, or a line is wrong; names the line.
+            ConfigError: the file does not exist, or a line is wrong; the text names the line.
         """
         self._path = path
         self._watch = FolderWatch(lambda: {path.name: stamp_of(path.stat())})
@@ -53,8 +53,8 @@ class DeviceRegistry:
             self.devices = read_registry(path)
         except OSError as error:
             message = (
-                f"{path}: the registry of devices cannot be read ({error.strerror}); `tidegate device add ID` makes it, "
-                "or mend gateway.device_registry"
+                f"{path}: cannot read the device registry ({error.strerror}): create it with `tidegate device add ID`, "
+                "or correct gateway.device_registry"
             )
             raise ConfigError(message) from error
         self._watch.take({path.name: stamp})
@@ -64,24 +64,24 @@ class DeviceRegistry:
         return {one.profile for one in self.devices.values() if one.profile is not None}
 
     def refresh(self, known_profiles: Set[str]) -> bool:
-        """Look for a change; True where `devices` was replaced. Never raises."""
+        """Look for a change; True if `devices` was replaced. Never raises."""
         try:
             stamps = self._watch.changed()
             if stamps is None:
                 return False
             devices = read_registry(self._path)
             if stamp_of(self._path.stat()) != stamps[self._path.name]:
-                return False  # changed while it was read: the next look finds it
+                return False  # it changed while it was read: the next look finds the change
             self._watch.take(stamps)
             fault = unknown_profile(devices, known_profiles)
         except OSError as error:
-            devices, fault = {}, f"it cannot be read ({error.strerror})"
+            devices, fault = {}, f"cannot read it ({error.strerror})"
         except ConfigError as error:
             self._watch.take(stamps or {})
             devices, fault = {}, str(error)
         if fault is not None:
             if fault != self.refused:
-                logger.error("the registry %s is refused, the one read before stays: %s", self._path, fault)
+                logger.error("Rejected the changed registry %s. The previous one stays in use: %s", self._path, fault)
             self.refused = fault
             return False
         self.refused, self.devices = None, devices
@@ -90,10 +90,10 @@ class DeviceRegistry:
 
 
 def unknown_profile(devices: dict[str, RegisteredDevice], known: Set[str]) -> str | None:
-    """The first device whose profile is none, as a sentence."""
+    """Return a sentence about the first device whose profile does not exist; None if there is none."""
     for one in devices.values():
         if one.profile is not None and one.profile not in known:
-            return f"device {show(one.device)} names profile {show(one.profile)}, which no file of the folder has"
+            return f"device {show(one.device)} names profile {show(one.profile)}, but no file of the folder has that profile"
     return None
 
 
@@ -101,11 +101,11 @@ _line_decoder: Final = msgspec.json.Decoder(RegisteredDevice)
 
 
 def read_registry(path: Path) -> dict[str, RegisteredDevice]:
-    """The devices of a registry file, by id.
+    """Return the devices of a registry file, by id.
 
     Raises:
         OSError: the file cannot be read.
-        ConfigError: a line is no device; names it.
+        ConfigError: a line is not a device; the text names the line.
     """
     devices: dict[str, RegisteredDevice] = {}
     for number, line in enumerate(path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
@@ -114,7 +114,8 @@ def read_registry(path: Path) -> dict[str, RegisteredDevice]:
         try:
             found = _line_decoder.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            message = f'{path}:{number}: wanted {{"device": ID, "profile": NAME, "tags": {{…}}}} (the last two may lack): {error}'
+            wanted = '{"device": ID, "profile": NAME, "tags": {…}} (profile and tags are optional)'
+            message = f"{path}:{number}: wanted {wanted}: {error}"
             raise ConfigError(message) from error
         fault = _fault(found)
         if fault is not None:
@@ -125,9 +126,9 @@ def read_registry(path: Path) -> dict[str, RegisteredDevice]:
 
 
 def add_device(path: Path, device: str, *, profile: str | None = None, tags: dict[str, str] | None = None) -> bool:
-    """Register a device, or say something else of it from now on; False where the file says just that already.
+    """Register a device, or change its entry from now on; False if the file already has this entry.
 
-    One line is appended and synced to disk; a running gateway reads it within about two seconds. Makes the file.
+    It appends one line and syncs it to disk; a running gateway reads it within about two seconds. Creates the file.
 
     Raises:
         ConfigError: the id, a tag or the file is wrong.
@@ -140,7 +141,7 @@ def add_device(path: Path, device: str, *, profile: str | None = None, tags: dic
     if path.exists() and read_registry(path).get(device) == entry:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
-    # One write in append mode: two commands at once add two whole lines.
+    # One write in append mode: two commands at the same time add two whole lines.
     with os.fdopen(os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o640), "rb+", buffering=0) as out:
         size = os.fstat(out.fileno()).st_size
         ends_open = size > 0 and os.pread(out.fileno(), 1, size - 1) != b"\n"
@@ -150,9 +151,9 @@ def add_device(path: Path, device: str, *, profile: str | None = None, tags: dic
 
 
 def identity_fault(topic_device: str, claimed: object, path: str) -> Reject | None:
-    """Why the device that a payload names is not the topic's; None where they agree or it names none (null).
+    """Return why the device in a payload is not the topic's; None if they agree or the payload names none (null).
 
-    Ids are compared as text, letter by letter; a whole number in the payload is its digits.
+    Ids are compared as text, character by character; a whole number in the payload counts as its digits.
     """
     if claimed is None or claimed == topic_device:
         return None
@@ -165,7 +166,7 @@ def identity_fault(topic_device: str, claimed: object, path: str) -> Reject | No
 def _fault(entry: RegisteredDevice) -> str | None:
     wanted = id_fault(entry.device, MAX_ID_BYTES)
     if wanted is not None:
-        return f"device {show(entry.device)!r} is no device id: wanted {wanted}"
+        return f"device {show(entry.device)!r} is not a valid device id: wanted {wanted}"
     for key, value in entry.tags.items():
         wanted = id_fault(key, MAX_TAG_BYTES) or (id_fault(value, MAX_TAG_BYTES) if value else None)
         if wanted is not None:

@@ -1,4 +1,4 @@
-"""A simulated fleet: what it sends is decided by a seed, when it sends by a rate.
+"""Simulated fleet: a seed decides what it sends, a rate decides when.
 
 Pure: the same seed gives the same devices, values, faults and order. gateway/fleet.py publishes it.
 """
@@ -17,7 +17,7 @@ DAY_MS = 24 * 3600 * 1000
 
 @dataclass(frozen=True, kw_only=True)
 class FaultRates:
-    """Share of messages, 0..1, that go wrong in each way."""
+    """Share of messages, 0..1, for each kind of fault."""
 
     bad_json: float = 0.0
     out_of_order: float = 0.0
@@ -26,11 +26,11 @@ class FaultRates:
 
     @classmethod
     def lively(cls) -> "FaultRates":
-        """A little of everything, so that dead letters and flags can be seen at once."""
+        """Return a little of everything, so that dead letters and flags appear at once."""
         return cls(bad_json=0.004, out_of_order=0.004, wrong_clock=0.002, duplicate=0.004)
 
     def scaled(self, factor: float) -> "FaultRates":
-        """The same mixture, `factor` times as frequent."""
+        """Return the same mixture, `factor` times as frequent."""
         return FaultRates(
             bad_json=self.bad_json * factor,
             out_of_order=self.out_of_order * factor,
@@ -41,7 +41,7 @@ class FaultRates:
 
 @dataclass(frozen=True, slots=True)
 class FleetMessage:
-    """One message to publish. `published_ms` is when it was made; `fault` is None or the way in which it is wrong."""
+    """One message to publish. `published_ms` is when it was made; `fault` is None or the kind of its fault."""
 
     device: str
     boot: int
@@ -62,7 +62,7 @@ class _Device:
 
 
 class FleetScript:
-    """Which device sends what next.
+    """Script of a fleet: which device sends what next.
 
     Args:
         devices: how many.
@@ -96,7 +96,7 @@ class FleetScript:
         self._queued: deque[FleetMessage] = deque()
 
     def next_message(self, now_ms: int) -> FleetMessage:
-        """The next message of the script, stamped with the given time."""
+        """Return the next message of the script, stamped with the given time."""
         if self._queued:
             return self._queued.popleft()
         device = self._devices[self._next]
@@ -139,7 +139,7 @@ class FleetScript:
         return FleetMessage(device.name, self._boot, device.seq, topic, encoded, now_ms, fault)
 
     def _values(self, device: _Device) -> dict[str, Any]:
-        """A day's swing around a room's climate, with noise; the battery only falls."""
+        """Return values of a day's swing around a room's climate, with noise; the battery only falls."""
         swing = math.sin(device.phase + device.seq / 200)
         device.battery = max(3.0, device.battery - 0.00001)
         values = {

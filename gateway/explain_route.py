@@ -1,4 +1,4 @@
-"""`tidegate route test`: which route takes a message, why the others do not, and what comes out."""
+"""`tidegate route test`: which route takes a message, why the others do not, and the result."""
 
 import difflib
 from collections.abc import Iterable, Mapping
@@ -30,13 +30,13 @@ def explain_message(
     policy: Policy | None = None,
     received_us: int,
 ) -> dict[str, Any]:
-    """What the gateway would do with one message that comes in now.
+    """Explain what the gateway would do with one message that comes in now.
 
     Returns:
         `{topic, route: {name, filter, decoder, device, segments} | None, tried: [{name, filter, why, topic}],
-        suggestion, device, outcome, reason, readings, rejected}`: the last four as `decode_lines` gives them. `tried` are
-        the settings' routes, and those of presets that match the topic, as far as they come before the one that took the
-        message; its `topic` tells whether at least the topic matches.
+        suggestion, device, outcome, reason, readings, rejected}`: the last four as in `decode_lines`. `tried` holds the
+        settings' routes, and those of presets that match the topic, up to the one that took the message; its `topic`
+        says whether at least the topic matches.
 
     Raises:
         ConfigError: a route is wrong.
@@ -58,7 +58,7 @@ def explain_message(
 
 
 def list_routes(routes: tuple[RouteSettings, ...], limits: GatewaySettings) -> list[dict[str, Any]]:
-    """All routes in the order in which they are tried: `{name, filter, decoder, conditions}`.
+    """Return all routes in the order in which they are tried: `{name, filter, decoder, conditions}`.
 
     Raises:
         ConfigError: a route is wrong.
@@ -76,10 +76,10 @@ def list_routes(routes: tuple[RouteSettings, ...], limits: GatewaySettings) -> l
 
 
 def find_mapping(name: str, own: Mapping[str, MappingSettings], routes: Iterable[RouteSettings]) -> MappingSettings:
-    """The mapping of a name or of a route's filter, with all that it extends.
+    """Return the mapping of a name or of a route's filter, with everything that it extends.
 
     Raises:
-        ConfigError: nothing has that name, or what it extends is unknown.
+        ConfigError: nothing has that name, or it extends an unknown mapping.
     """
     shipped = shipped_mappings()
     of_routes = {route.filter: route.mapping for route in routes if route.mapping is not None}
@@ -89,7 +89,8 @@ def find_mapping(name: str, own: Mapping[str, MappingSettings], routes: Iterable
     if found is None:
         known = [*own, *shipped, *of_routes]
         near = difflib.get_close_matches(name, known, n=1)
-        message = f"{name!r} names no mapping{f'; did you mean {near[0]!r}?' if near else ''} (known: {', '.join(sorted(known))})"
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        message = f"no mapping is named {name!r}{hint} (known: {', '.join(sorted(known))})"
         raise ConfigError(message)
     try:
         return shipped_base(follow(name, found, own))
@@ -126,7 +127,7 @@ def _show_match(table: RouteTable, match: RouteMatch) -> dict[str, Any]:
 
 
 def _tried(table: RouteTable, topic: str, match: RouteMatch | None, taken: RouteMatch | None) -> list[dict[str, Any]]:
-    """Why each route before the one that took the message did not; presets only where they match the topic."""
+    """Return why each route before the one that took the message did not; presets only if they match the topic."""
     if taken is not None and all(route.label != taken.route for route in table.routes):
         # The native format comes before all routes.
         return []
@@ -136,7 +137,7 @@ def _tried(table: RouteTable, topic: str, match: RouteMatch | None, taken: Route
         if taken is not None and route.label == taken.route:
             break
         if route.label in candidates:
-            why = "the payload does not fit: wanted " + ", ".join(_conditions(route)[len(route.settings.only) :])
+            why = "the payload does not match: wanted " + ", ".join(_conditions(route)[len(route.settings.only) :])
         elif route.own:
             why = _mismatch(route, topic)
         else:
@@ -148,7 +149,7 @@ def _tried(table: RouteTable, topic: str, match: RouteMatch | None, taken: Route
 
 
 def _mismatch(route: Route, topic: str) -> str:
-    """Where a topic leaves a filter, in words."""
+    """Return a sentence on where a topic and a filter differ."""
     wanted, given = route.settings.filter.split("/"), topic.split("/")
     for place, segment in enumerate(wanted):
         if segment == "#" or segment.endswith("#}"):
@@ -160,12 +161,12 @@ def _mismatch(route: Route, topic: str) -> str:
             return f"segment {place + 1} is {given[place]!r}, not {segment!r}" + (" (mistyped?)" if near else "")
     else:
         if len(given) > len(wanted):
-            return f"the topic goes on behind the filter's {len(wanted)} segments"
-    return "; ".join(_conditions(route)) or "a wildcard does not match a topic that begins with $, nor a name nothing"
+            return f"the topic has more than the filter's {len(wanted)} segments"
+    return "; ".join(_conditions(route)) or "a wildcard matches no topic that begins with $, and {name} no empty level"
 
 
 def _suggest(table: RouteTable, topic: str) -> str:
-    """The filter that is nearest to the topic, and what to write."""
+    """Return the filter that is nearest to the topic, and the route to write."""
     given = topic.split("/")
 
     def likeness(route: Route) -> float:
@@ -178,4 +179,4 @@ def _suggest(table: RouteTable, topic: str) -> str:
     own = f'write a route: [[routes]] filter = "{"/".join([*given[:-1], "+"]) if len(given) > 1 else topic}"'
     if best is None or likeness(best) < 0.8:
         return own
-    return f"nearest is {best.name} ({best.settings.filter}): {_mismatch(best, topic)}. Else {own}"
+    return f"the nearest route is {best.name} ({best.settings.filter}): {_mismatch(best, topic)}. Otherwise {own}"

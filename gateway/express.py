@@ -1,7 +1,6 @@
-"""The short way of a usual native message: from its bytes to the bytes of its Kafka record, without objects between.
+"""Fast path of a usual native message: from its bytes to the bytes of its Kafka record, without objects in between.
 
-What is unusual in any way goes the long way (`Gate`), which alone says what is wrong. A property test holds both ways
-against each other.
+Any unusual message takes the slow path (`Gate`), which alone says what is wrong. A property test compares both paths.
 """
 
 import json
@@ -26,20 +25,20 @@ from ingest.contract.reading import RECORD_VERSION, hash_payload
 __all__ = ["Express"]
 
 _MAX_TOPIC_BYTES: Final = 4096
-"""Of a topic that is remembered, with its device and piece; MQTT allows topics of 65,535 bytes."""
+"""Most bytes of a remembered topic, with its device and piece; MQTT allows topics of 65,535 bytes."""
 
 _TIMED: Final = ',"time_us":'
-"""No text of a message holds this: a quote in a JSON text stands behind a backslash."""
+"""No text of a message contains this: a quote in JSON text has a backslash before it."""
 
 Read = Callable[[bytes, bytes, int, int], Readings | None]
-"""`NativeText.read` of those whose devices are asked the same."""
+"""`NativeText.read`, shared by all devices with the same checks."""
 
 _Topic = tuple[str, bytes, str]
-"""Device, key of its records, and its piece of them."""
+"""Device, key of its records, and its piece of the records."""
 
 
 class Express:
-    """Fills blocks with what may go the short way. Not thread-safe."""
+    """Fast path. It fills blocks with the messages that may take it. Not thread-safe."""
 
     def __init__(self, routes: RouteTable, limits: GatewaySettings, policy: Policy) -> None:
         self._routes, self._limits, self._policy = routes, limits, policy
@@ -51,18 +50,18 @@ class Express:
         self._head = f'{{"v":{RECORD_VERSION},"gateway":{json.dumps(limits.gateway_id)},"epoch":'
 
     def tick(self) -> None:
-        """The policy may have changed its mind about devices."""
+        """Ask the policy again: its answer about devices may have changed."""
         self._readers.clear()
         self._timed_readers.clear()
         self._texts.clear()
 
     def forget_topics(self) -> None:
-        """Routes have changed."""
+        """Forget topics, because routes have changed."""
         self._topics.clear()
         self.tick()
 
     def fill(self, block: Block, messages: list[Incoming], begin: int, room_bytes: int) -> int:
-        """Add messages from place `begin` on to the block, up to the first that has to go the long way.
+        """Add messages from place `begin` on to the block, up to the first that must take the slow path.
 
         Args:
             block: takes the messages.
@@ -116,7 +115,7 @@ class Express:
                     f',"payload_hash":{said}}}'
                 ).encode()
                 sequences.append((device, boot, seq))  # type: ignore[arg-type] # both or none
-            # Together, after all that may fail: a message in one column only would be acknowledged without its record.
+            # Together, after everything that may fail: a message in only one column would be acknowledged without its record.
             add_message(message)
             add_mid(mid)
             add_key(key)
@@ -157,7 +156,7 @@ class Express:
         match = self._routes.match(text)
         if not isinstance(match, RouteMatch) or match.decoder != "native" or match.tags or match.profile:
             return None
-        # The payload decides between routes; or the gate may refuse a depth that is usual here.
+        # The payload decides between routes; or the gate may reject a depth that is usual here.
         if match.candidates or self._limits.max_json_depth < MAX_DEPTH:
             return None
         if id_fault(match.device, self._limits.max_device_id_bytes) is not None:
@@ -167,6 +166,6 @@ class Express:
 
 
 def _read_timed(read: Read, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
-    """Only a message with a time: one without gets a flag where it may have waited. Its readings all have it, or none has."""
+    """Read only a message with a time: one without gets a flag if it may have waited. All or none of its readings have a time."""
     found = read(topic, payload, first_ms, last_ms)
     return found if found is not None and _TIMED in found[0] else None

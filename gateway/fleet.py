@@ -1,4 +1,4 @@
-"""Publishes the script of a simulated fleet at a rate, and writes down what was tried and what was acknowledged."""
+"""Publish the script of a simulated fleet at a rate, and log what was tried and what was acknowledged."""
 
 import threading
 import time
@@ -16,14 +16,14 @@ __all__ = ["FleetTotals", "Journal", "run_fleet"]
 
 
 class Journal:
-    """What was tried and what was acknowledged, line by line: `A` or `P`, device, boot, seq, epoch ms."""
+    """Log of what was tried and what was acknowledged, line by line: `A` or `P`, device, boot, seq, epoch ms."""
 
     def __init__(self, file: Path) -> None:
         self._out: IO[str] = file.open("a", encoding="utf-8", buffering=1)
         self._lock = threading.Lock()
 
     def write(self, kind: str, message: FleetMessage) -> None:
-        """One line; `kind` A = handed to the connection, P = PUBACK came."""
+        """Write one line; `kind` A = handed to the connection, P = PUBACK came."""
         line = f"{kind} {message.device} {message.boot} {message.seq} {time.time_ns() // 1_000_000}\n"
         with self._lock:
             self._out.write(line)
@@ -35,7 +35,7 @@ class Journal:
 
 @dataclass(slots=True)
 class FleetTotals:
-    """What a fleet did."""
+    """Totals of a fleet."""
 
     sent: int = 0
     acknowledged: int = 0
@@ -55,9 +55,9 @@ def run_fleet(
     on_sent: Callable[[FleetMessage], None] | None = None,
     drain_seconds: float = 5.0,
 ) -> FleetTotals:
-    """Publish the script at `rate` messages a second until `stop` or `seconds`, then wait for the PUBACKs.
+    """Publish the script at `rate` messages per second until `stop` or `seconds`, then wait for the PUBACKs.
 
-    A device keeps to one connection, so its messages arrive in the script's order.
+    Each device uses one connection, so its messages arrive in the script's order.
     """
 
     def acknowledged(tag: object) -> None:
@@ -90,7 +90,7 @@ def run_fleet(
 
 
 def _connect(publishers: list[Publisher], stop: threading.Event) -> None:
-    """Connect each; a broker that is still starting is waited for."""
+    """Connect each; wait for a broker that is still starting."""
     for publisher in publishers:
         while not stop.is_set():
             try:
@@ -106,13 +106,13 @@ def _publisher_of(device: str, publishers: list[Publisher]) -> Publisher:
 
 
 def _paced(script: FleetScript, rate: float, stop: threading.Event, seconds: float | None) -> Iterator[FleetMessage]:
-    """Messages when they are due. After a stall the missed ones are not made up for beyond one second's worth."""
+    """Yield messages when they are due. After a stall, missed messages are made up for only up to one second's worth."""
     began = time.monotonic()
     due = began
     while not stop.is_set() and (seconds is None or due - began < seconds):
         now = time.monotonic()
         if due > now:
-            # Waking for every message costs more than the message: sleep at least 2 ms.
+            # A wake-up for every message costs more than the message: sleep at least 2 ms.
             stop.wait(max(due - now, 0.002))
             continue
         due = max(due, now - 1.0) + 1 / rate

@@ -1,7 +1,8 @@
-"""Hears which devices were erased, so that a gateway that runs does not write their numbers again.
+"""Erased devices, so that a running gateway does not write their numbers again.
 
-An erasure takes a device out of `telemetry.gateway-state` and leaves a record that names it by a hash. A look reads what is
-new there, on a thread of its own: messages do not wait for it. A gateway that starts later finds the state without the device.
+An erasure removes a device from `telemetry.gateway-state` and leaves a record that names it by a hash. A look reads new
+records there, on its own thread: messages do not wait for it. A gateway that starts later finds the state without the
+device.
 """
 
 from collections.abc import Iterable
@@ -18,7 +19,7 @@ _END_SECONDS: Final = 1.0
 
 
 class Forgetting:
-    """`start`, `stop` and `take` belong to the gateway's thread, `look` to that of the poll."""
+    """Reader of erasures. `start`, `stop` and `take` belong to the gateway's thread, `look` to that of the poll."""
 
     def __init__(self, read_newer: ReadNewer) -> None:
         self._read_newer = read_newer
@@ -31,18 +32,18 @@ class Forgetting:
         self._poll.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._poll.stop()
         self._poll.join(_END_SECONDS)
 
     def look(self) -> int:
-        """One look; how many records came."""
+        """Look once; returns how many records came."""
         values, self._offsets = self._read_newer(FORGET_KEY, self._offsets)
         self._heard += _digests(values)
         return len(values)
 
     def take(self) -> frozenset[str]:
-        """The SHA-256 of each device that was erased since the last call."""
+        """Return the SHA-256 of each device that was erased since the last call."""
         count = len(self._heard)  # the poll may add to it meanwhile
         taken = frozenset(self._heard[:count])
         del self._heard[:count]

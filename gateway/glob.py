@@ -1,6 +1,6 @@
-"""Patterns of names: `*` is any text (slashes too, also none), `?` one character, all else stands for itself.
+"""Patterns of names: `*` is any text (including slashes and no text), `?` one character, anything else matches itself.
 
-Devices choose the text that is matched, so a match takes time in proportion to the text.
+Devices choose the matched text, so a match must take time in proportion to the text.
 """
 
 import re
@@ -11,23 +11,23 @@ __all__ = ["compile_glob", "glob", "glob_pattern", "is_glob", "specificity"]
 
 
 def is_glob(pattern: str) -> bool:
-    """Whether it can match more than itself."""
+    """Return whether it can match more than itself."""
     return "*" in pattern or "?" in pattern
 
 
 def specificity(pattern: str) -> tuple[bool, int, int, str]:
-    """Sorts the most specific first: no wildcard, then more characters that stand for themselves, then fewer `*`."""
+    """Return a sort key, the most specific first: no wildcard, then more literal characters, then fewer `*`."""
     stars, marks = pattern.count("*"), pattern.count("?")
     return is_glob(pattern), stars + marks - len(pattern), stars, pattern
 
 
 def compile_glob(pattern: str) -> re.Pattern[str]:
-    """A pattern for `fullmatch`; upper and lower case differ, as they do in MQTT topics."""
+    """Compile a pattern for `fullmatch`; case counts, as in MQTT topics."""
     return re.compile(glob_pattern(pattern), re.DOTALL)
 
 
 def glob(patterns: Iterable[str]) -> Callable[[str], Any] | None:
-    """One compiled test for all patterns; None where there are none."""
+    """Compile one test for all patterns; None if there are none."""
     texts = list(patterns)
     if not texts:
         return None
@@ -35,10 +35,10 @@ def glob(patterns: Iterable[str]) -> Callable[[str], Any] | None:
 
 
 def glob_pattern(text: str) -> str:
-    """The regular expression of a glob; brackets stand for themselves, since metric names hold them.
+    """Return the regular expression of a glob; brackets are literal, because metric names contain them.
 
-    It takes time in proportion to the text: what stands between two stars is taken where it first occurs, and never
-    looked for again (an atomic group).
+    It takes time in proportion to the text: the part between two stars matches at its first occurrence, and is never
+    searched again (an atomic group).
     """
     head, *pieces = text.split("*")
     middle = "".join(f"(?>.*?{_literally(piece)})" for piece in pieces[:-1] if piece)

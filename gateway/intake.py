@@ -1,4 +1,4 @@
-"""From received messages to blocks: the short way where it goes, else the gate's."""
+"""Received messages to blocks: on the fast path if possible, else through the gate."""
 
 import logging
 import time
@@ -15,15 +15,15 @@ __all__ = ["MAX_BLOCK", "Intake"]
 logger = logging.getLogger("tidegate.gateway")
 
 MAX_BLOCK: Final = 500
-"""Messages of one block."""
+"""Most messages of one block."""
 
 
 class Intake:
-    """Numbers messages and decides them. Owned by the gateway's one thread.
+    """Numbering of messages and decision about each. Owned by the gateway's one thread.
 
     Attributes:
         number: of the last message.
-        waited_since_us: since when the broker may have kept what comes now: see `Message`.
+        waited_since_us: since when the broker may have kept the arriving messages: see `Message`.
         dropped: messages at QoS 0 for which there was no room, so far.
     """
 
@@ -35,20 +35,20 @@ class Intake:
         is_full: Callable[[Block], bool],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
-        """`is_full` says whether a message at QoS 0 has no room beside this block."""
+        """Take the parts; `is_full` says whether a message at QoS 0 has no room next to this block."""
         self._gate, self._express, self._is_full, self._wall_us = gate, express, is_full, wall_us
         self.number = 0
         self.waited_since_us: int | None = None
         self.dropped = 0
 
     def take(self, messages: list[Incoming], epoch: int, outcome_bytes: int) -> Iterator[Block]:
-        """All messages as blocks, in order; the counts of each take `outcome_bytes`, or those of one message.
+        """Yield all messages as blocks, in order; the counts of each take `outcome_bytes`, or those of one message.
 
-        The caller has taken a block into account before the next one is decided.
+        The caller takes a block into account before the next one is decided.
 
         Raises:
-            MemoryError: no fault of the message, which comes again on the next connection.
-            RuntimeError: a message was taken without its record; it comes again likewise.
+            MemoryError: not the message's fault; it comes again on the next connection.
+            RuntimeError: a message was taken without its record; it comes again too.
         """
         received_us, received_at = self._wall_us(), time.monotonic()
         at = 0
@@ -70,7 +70,7 @@ class Intake:
             except MemoryError:
                 raise
             except Exception:
-                logger.exception("the short way failed; the message goes the long way")
+                logger.exception("The fast path failed. The message takes the slow path.")
                 at = begin + _grown(block, before)
             if at < end and (not len(block) or block.outcome_bytes < outcome_bytes):
                 self._take_one(block, part[at])
@@ -85,9 +85,9 @@ class Intake:
 
 
 def _grown(block: Block, before: tuple[int, int, int, int]) -> int:
-    """How many messages the short way added, each with its record."""
+    """Return how many messages the fast path added, each with its record."""
     grown = {now - then for now, then in zip(block.columns, before, strict=True)}
     if len(grown) != 1:
-        message = f"the short way left a message without its record (columns {before} became {block.columns})"
+        message = f"the fast path left a message without its record (columns {before} became {block.columns})"
         raise RuntimeError(message)
     return grown.pop()

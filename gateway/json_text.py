@@ -1,8 +1,8 @@
-"""Strict JSON: bytes to a python document with flags, or a refusal. Never an exception, whatever the bytes are.
+"""Strict JSON: bytes to a Python document with flags, or a rejection. Never an exception, whatever the bytes are.
 
-The usual document goes through one fast parse (msgspec, C). Only where that refuses, or where a key was there twice or
-digits may have been lost, a second, exact parse finds out: good input hardly ever costs that. A key that was there twice
-shows in the colons: written again, the document has fewer of them.
+The usual document goes through one fast parse (msgspec, C). Only if that fails, or if a key may occur twice or digits may
+be lost, a second, exact parse decides: good input rarely needs it. A key that occurs twice shows in the colons: encoded
+again, the document has fewer of them.
 """
 
 import json
@@ -21,16 +21,16 @@ __all__ = ["BadNumber", "Document", "parse_json", "strip_mark"]
 
 DUPLICATE_KEY: Final = "duplicate_key"
 JSON_IN_TEXT: Final = "json_in_text"
-"""Flag of a message that is a JSON string in which the JSON document stands."""
+"""Flag of a message that is a JSON string containing the JSON document."""
 UNDERFLOW: Final = "underflow"
 _MAX_DIGITS: Final = 309
-"""More digits than this are past every double; refusing by length also keeps quadratic int parsing out."""
+"""More digits than this exceed every double. Rejecting by length also avoids quadratic int parsing."""
 _LARGEST: Final = 2**1024
 _SMALL_EXPONENT = re.compile(rb"e-\d{3}")
 _SMALL_EXPONENT_UPPER = re.compile(rb"E-\d{3}")
-"""Two that begin with fixed bytes: a class of bytes is searched for much slower."""
+"""Two patterns that begin with fixed bytes: searching for a class of bytes is much slower."""
 _MANY_ZEROS: Final = b"0" * 300
-"""A fraction needs more leading zeros than these to be less than every double."""
+"""A fraction below every double needs more leading zeros than these."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK: Final = b"\xef\xbb\xbf"
 _decode = msgspec.json.Decoder().decode
@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BadNumber:
-    """Stands in a document where a text held NaN, Infinity or a number past every double: spoils only its field."""
+    """Stand-in in a document for NaN, Infinity or a number beyond every double; it spoils only its field."""
 
     __slots__ = ("text", "wanted")
 
@@ -50,7 +50,7 @@ class BadNumber:
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A parsed document: dict, list, str, int, float, bool, None or BadNumber, nested; `flags` tell what was odd.
+    """Parsed document: dict, list, str, int, float, bool, None or BadNumber, nested; `flags` name oddities.
 
     Floats are finite; integers may be larger than any float.
     """
@@ -73,7 +73,7 @@ def parse_json(payload: bytes, *, max_bytes: int, max_depth: int) -> Document | 
 
 
 def _unpack(outer: Document, text: str, max_depth: int) -> Document | Reject:
-    """The document that a text holds, where the whole message is a JSON string with JSON inside."""
+    """Return the document in a text, if the whole message is a JSON string with JSON inside."""
     text = text.strip()
     if not text.startswith(("{", "[")):
         return outer
@@ -96,7 +96,7 @@ def _parse(payload: bytes, max_depth: int) -> Document | Reject:
     if brackets > max_depth and _depth(value) > max_depth:
         return _too_deep(max_depth)
     if brackets == 1 and type(value) is dict and payload.count(b":") == len(value):
-        # The usual object holds no other, and no colons in its texts.
+        # The usual object contains no other object, and no colons in its texts.
         is_whole = not _may_underflow(payload)
     else:
         is_whole = _is_whole(payload, value)
@@ -104,26 +104,26 @@ def _parse(payload: bytes, max_depth: int) -> Document | Reject:
 
 
 def strip_mark(payload: bytes) -> bytes:
-    """The payload without a byte order mark of UTF-8, which editors and .NET put in front."""
+    """Return the payload without a UTF-8 byte order mark, which editors and .NET put in front."""
     return payload.removeprefix(_MARK)
 
 
 def _is_whole(payload: bytes, value: object) -> bool:
-    """Whether the parsed document has lost no key and no digits, for sure.
+    """Return whether the parsed document has certainly lost no key and no digits.
 
-    Written again it has the same colons, those of its keys and those in its texts; one fewer for each key that was lost.
+    Encoded again it has the same colons, those of its keys and those in its texts; one fewer for each lost key.
     """
     again = _encode(value)
     if again == payload:
         return True
     if b"\\" in payload and (b"\\u003a" in payload or b"\\u003A" in payload):
-        # A colon that is written as none.
+        # An escaped colon.
         return False
     return payload.count(b":") == again.count(b":") and not (b"0.0" in again and _may_underflow(payload))
 
 
 def _may_underflow(payload: bytes) -> bool:
-    """Whether a number that is not 0 may have become 0."""
+    """Return whether a number that is not 0 may have become 0."""
     if b"-" in payload and _has_small_exponent(payload):
         return True
     return len(payload) > len(_MANY_ZEROS) and _MANY_ZEROS in payload
@@ -136,7 +136,7 @@ def _has_small_exponent(payload: bytes) -> bool:
 
 
 def _depth(value: object) -> int:
-    """How deep objects and arrays are nested; a scalar has 0. By levels: a recursion could run too deep."""
+    """Return how deep objects and arrays are nested; a scalar has 0. By levels: recursion could go too deep."""
     depth = 0
     level: list[Any] = [value] if type(value) is dict or type(value) is list else []
     while level:
@@ -156,7 +156,7 @@ def _too_deep(max_depth: int) -> Reject:
 
 
 def _parse_exactly(payload: bytes, max_depth: int) -> Document | Reject:
-    """The slow parse: same documents as the fast one, plus what JSON does not allow but devices send."""
+    """Parse slowly: the same documents as the fast parse, plus what JSON does not allow but devices send."""
     text = _decode_text(payload)
     if isinstance(text, Reject):
         return text
@@ -175,7 +175,7 @@ def _parse_exactly(payload: bytes, max_depth: int) -> Document | Reject:
 
 
 def _fault(error: json.JSONDecodeError, text: str) -> str:
-    """What is wrong, where, and what stands there; some messages of the standard library end with "at" or a colon."""
+    """Return what is wrong, where, and what is there; some messages of the standard library end with "at" or a colon."""
     what = error.msg.rstrip(": ").removesuffix(" at")
     there = text[error.pos : error.pos + 40]
     return f"{what} at character {error.pos}" + (f": {there}" if there.strip() else "" if there else ", the end")
@@ -183,7 +183,7 @@ def _fault(error: json.JSONDecodeError, text: str) -> str:
 
 def _decode_text(payload: bytes) -> str | Reject:
     wanted = "UTF-8"
-    # No JSON document begins with NUL or has one as second byte: it is UTF-16 or UTF-32.
+    # No JSON document has NUL as its first or second byte: this is UTF-16 or UTF-32.
     if (zero := payload.find(b"\0", 0, 4)) >= 0:
         got = f"byte 0x00 at position {zero}, as in UTF-16 or UTF-32"
         return Reject(Reason.BAD_ENCODING, got=got, wanted=wanted)
@@ -195,7 +195,7 @@ def _decode_text(payload: bytes) -> str | Reject:
 
 
 def _exact_decoder(flags: dict[str, None]) -> json.JSONDecoder:
-    """A decoder of the standard library (C scanner) that reports into `flags`."""
+    """Make a decoder of the standard library (C scanner) that reports into `flags`."""
 
     def read_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found = dict(pairs)

@@ -1,4 +1,4 @@
-"""How a gateway comes to a log writer on a real Kafka: waits for it, makes its topics, opens."""
+"""Opening of a log writer on a real Kafka: wait for Kafka, create its topics, open the writer."""
 
 import logging
 import threading
@@ -17,7 +17,7 @@ __all__ = ["OpenLog", "open_kafka"]
 logger = logging.getLogger("tidegate.gateway")
 
 OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
-"""Opens a log writer, telling in sentences what it waits for; None where `stop` was set first."""
+"""Function that opens a log writer and reports in sentences what it waits for; None if `stop` was set first."""
 
 
 def open_kafka(
@@ -25,12 +25,12 @@ def open_kafka(
 ) -> LogWriter | None:
     """Wait for Kafka, make sure its topics exist, and open a writer.
 
-    `used_topics` and `learned` are the caller's memory between calls: a topic among the first that has to be made anew was
-    deleted meanwhile.
+    `used_topics` and `learned` are the caller's memory between calls: a used topic that must be recreated was deleted
+    meanwhile.
 
     Raises:
-        RetryableError: Kafka went away again.
-        FatalError: the topics cannot be made.
+        RetryableError: Kafka stopped answering.
+        FatalError: the topics cannot be created.
     """
     if not wait_for_kafka(kafka, stop, tell):
         return None
@@ -39,8 +39,8 @@ def open_kafka(
         logger.warning("%s", difference)
     for name in sorted(used_topics.intersection(made)):
         logger.error(
-            "topic %s was deleted while this gateway wrote to it, and is made anew: what it held and was not landed yet "
-            "is lost; find out who deletes topics, and run `tidegate audit`",
+            "Topic %s was deleted while in use and has been recreated. Its records that had not landed yet are lost. Find out "
+            "who deleted it, and run `tidegate audit`.",
             name,
         )
     used_topics |= {READINGS, DEAD_LETTERS, OUTCOMES}

@@ -15,11 +15,11 @@ from gateway.routes import Route, RouteTable, shipped_mappings
 __all__ = ["keep_step", "with_steps"]
 
 _PLAIN: Final = re.compile(r"[\w.*\[\]-]{1,60}", re.ASCII)
-"""Names and patterns that a step may show: none of them is a command, whoever chose the name."""
+"""Names and patterns that a step may show. None of them is a command, whoever chose the name."""
 
 
 class _Cause(NamedTuple):
-    """The list that leaves a field out: `keep`, `skip` or `text`; its pattern, and the case or vendor that has it."""
+    """List that leaves a field out (`keep`, `skip` or `text`), its pattern, and the case or vendor that has it."""
 
     setting: str
     pattern: str = ""
@@ -28,7 +28,7 @@ class _Cause(NamedTuple):
 
 
 def with_steps(rows: Iterable[dict[str, Any]], table: RouteTable, own: OwnVendors) -> list[dict[str, Any]]:
-    """Rows of `read_left_out` with `next`: the step that keeps the field, None where nobody knows one."""
+    """Return rows of `read_left_out` with `next`: the step that keeps the field, None if unknown."""
     routes = {route.label: route for route in table.routes}
     return [
         {**row, "next": keep_step(routes[row["route"]], row["field"], own) if row["route"] in routes else None}
@@ -37,9 +37,9 @@ def with_steps(rows: Iterable[dict[str, Any]], table: RouteTable, own: OwnVendor
 
 
 def keep_step(route: Route, field: str, own: OwnVendors) -> str | None:
-    """The setting to change so that a route's mapping keeps a field; None where no list of the mapping leaves it out.
+    """Return the setting to change so that a route's mapping keeps a field; None if no list of the mapping leaves it out.
 
-    `own` are the vendors of the settings.
+    `own` holds the vendors of the settings.
     """
     given = route.settings.mapping
     shipped = given if isinstance(given, str) else ""
@@ -48,23 +48,23 @@ def keep_step(route: Route, field: str, own: OwnVendors) -> str | None:
     if cause is None:
         return None
     if cause.vendor in own.settings:
-        return f"In `[vendors.{cause.vendor}]` {_change(cause, field, inherits=False)}."
+        return f"In `[vendors.{cause.vendor}]`, {_change(cause, field, inherits=False)}."
     if cause.vendor:
         change = _change(cause, field, inherits=True)
-        return f'Write a table `[vendors.{cause.vendor}]` that has `extends = "{cause.vendor}"`; there {change}.'
+        return f'Write a table `[vendors.{cause.vendor}]` with `extends = "{cause.vendor}"`; in it, {change}.'
     if not shipped:
         change = _change(cause, field, inherits=False)
         return f"{change[:1].upper()}{change[1:]}, in the mapping of {_shown(route.label)}."
     topics = f"the filter `{route.settings.filter}`" if "`" not in route.settings.filter else "its topics"
-    begin = f"In {_shown(route.label)} write" if route.own else f"Write a route of your own for {topics} with"
+    begin = f"In {_shown(route.label)}, write" if route.own else f"Write your own route for {topics} with"
     return (
-        f'{begin} a mapping that has `extends = "{shipped}"`; there {_change(cause, field, inherits=True)}. '
-        f"What it extends: `tidegate route show {shipped}`."
+        f'{begin} a mapping that has `extends = "{shipped}"`; in it, {_change(cause, field, inherits=True)}. '
+        f"To see the extended mapping, run `tidegate route show {shipped}`."
     )
 
 
 def _change(cause: _Cause, field: str, *, inherits: bool) -> str:
-    """What to do to the list, as the middle of a sentence."""
+    """Return the change of the list, as the middle of a sentence."""
     place = f" of its case {cause.case}" if cause.case else ""
     if cause.setting == "skip":
         pattern = f'`"{cause.pattern}"`' if _PLAIN.fullmatch(cause.pattern) else "the pattern that matches it"
@@ -109,7 +109,7 @@ def _pattern(patterns: Iterable[str], name: str, last: str) -> str:
 
 
 def _is_constant(template: str) -> bool:
-    """Whether it says the same of each message."""
+    """Return whether the template gives the same text for each message."""
     return "{" not in template
 
 

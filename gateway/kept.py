@@ -1,4 +1,4 @@
-"""A memory for what comes again and again, bounded in entries and in bytes, since devices choose what goes into it."""
+"""Cache for values that recur, bounded in entries and in bytes, because devices choose what goes into it."""
 
 from typing import Final, TypeVar
 
@@ -11,20 +11,20 @@ V = TypeVar("V")
 
 
 class Kept(dict[K, V]):
-    """Forgets everything once it is full: what is usual is soon here again. Add only by `keep`.
+    """Cache that forgets everything once it is full: usual values soon return. Add only by `keep`.
 
     Attributes:
-        size_bytes: of all entries, as those who added them said.
+        size_bytes: size of all entries, as stated when they were added.
     """
 
     def __init__(self, max_entry_bytes: int) -> None:
-        """What is larger than `max_entry_bytes` is not kept: those who send such send ever new ones."""
+        """Limit entries to `max_entry_bytes`: larger ones are not cached, because devices rarely repeat them."""
         super().__init__()
         self._max_entry_bytes = max_entry_bytes
         self.size_bytes = 0
 
     def keep(self, key: K, value: V, size_bytes: int) -> None:
-        """Remember a value that takes `size_bytes` together with its key, if it is no larger than an entry may be."""
+        """Remember a value that takes `size_bytes` together with its key, if it is not larger than an entry may be."""
         if size_bytes > self._max_entry_bytes:
             return
         if len(self) >= MAX_ENTRIES or self.size_bytes + size_bytes > MAX_BYTES:

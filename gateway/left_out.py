@@ -1,6 +1,6 @@
-"""What mappings leave out, told in `telemetry.gateway-state`: field names and counts by route, since the gateway's start.
+"""Fields that mappings leave out, in `telemetry.gateway-state`: names and counts by route, since the gateway's start.
 
-`tidegate route ls --dropped` and the page of a device read it back.
+`tidegate route ls --dropped` and the page of a device read them back.
 Bounded: the most frequent names of a route, and the bytes of all together.
 """
 
@@ -19,7 +19,7 @@ _FRAME_BYTES: Final = 100
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """The record of one gateway. `more` says that names or routes did not fit."""
+    """Record of one gateway. `more` says that names or routes did not fit."""
 
     since_ms: int
     routes: dict[str, dict[str, int]]
@@ -27,7 +27,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 def encode_left_out(routes: Mapping[str, Mapping[str, int]], since_ms: int, *, most_bytes: int = _MAX_BYTES) -> bytes:
-    """The record: of each route the names that were left out most often; `most_bytes` is what its topic takes."""
+    """Encode the record: the names that each route left out most often; `most_bytes` is the limit of its topic."""
     kept: dict[str, dict[str, int]] = {}
     room, more = min(_MAX_BYTES, most_bytes) - _FRAME_BYTES, False
     for label, fields in routes.items():
@@ -42,17 +42,17 @@ def encode_left_out(routes: Mapping[str, Mapping[str, int]], since_ms: int, *, m
 
 
 def _written_bytes(name: str) -> int:
-    """Of a name and its count in JSON, where a character may take six."""
+    """Return the bytes of a name and its count in JSON, where a character may take six."""
     return len(msgspec.json.encode(name)) + 22
 
 
 def is_left_out(key: str) -> bool:
-    """Whether a record of the topic with this key is one of ours."""
+    """Return whether a key of the topic belongs to such a record."""
     return key.startswith("tidegate/") and key.endswith(f"/{LEFT_OUT}")
 
 
 def read_left_out(state: Iterable[tuple[str, bytes]]) -> list[dict[str, Any]]:
-    """Rows `{gateway, route, field, count, since_ms}` of all gateways, from the newest value of each key of the topic."""
+    """Return rows `{gateway, route, field, count, since_ms}` of all gateways, from the newest value of each key of the topic."""
     rows: list[dict[str, Any]] = []
     for key, value in state:
         if not is_left_out(key):

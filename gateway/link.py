@@ -1,7 +1,7 @@
-"""One connection of the MQTT session: a paho client of its own, driven pass by pass by its owner's loop.
+"""One connection of the MQTT session: its own paho client, driven pass by pass by its owner's loop.
 
-An exception in a callback and a malformed packet would end paho's loop, or have it hand the same packet over for ever. So
-every call into paho is guarded; what ends the connection is noted, the first reason counts, and the owner begins another one.
+An exception in a callback or a malformed packet would end paho's loop, or make it hand over the same packet forever. So
+every call into paho is guarded. The first reason that ends the connection is kept, and the owner begins another one.
 """
 
 import contextlib
@@ -38,36 +38,36 @@ logger = logging.getLogger("tidegate.gateway")
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 0.05
 _READS_PER_PASS: Final = 500
-"""Of a client that takes one packet at a time."""
+"""Most reads per pass of a client that takes one packet at a time."""
 
 
 class BrokerAnswers:
-    """What the broker answers on a link; all of it runs inside `Link.turn`."""
+    """Answers of the broker on a link. All of these run inside `Link.turn`."""
 
     def connack(self, link: "Link", reason: ReasonCode, *, session_present: bool) -> None:
-        """It lets us in, or does not."""
+        """Handle CONNACK: the broker accepts the connection, or refuses it."""
 
     def suback(self, link: "Link", reasons: list[ReasonCode]) -> None:
-        """It grants subscriptions, or does not."""
+        """Handle SUBACK: the broker grants subscriptions, or refuses them."""
 
     def disconnect(self, link: "Link", reason: ReasonCode, *, is_packet: bool) -> None:
-        """The connection is gone; `is_packet` where the broker said so before."""
+        """Handle the end of the connection; `is_packet`: the broker announced it."""
 
 
 class Link:
-    """From the attempt to the end of one connection. Not thread-safe.
+    """One connection, from the attempt to its end. Not thread-safe.
 
     Attributes:
-        accepted: whether the broker let us in; the answer to CONNACK sets it.
-        lost_because: what ended it; None while nothing did.
-        loss_explained: whether that is no sign of a bad link.
-        read_bytes: how much the last `turn` received, as far as the client tells.
+        accepted: whether the broker accepted the connection; the handler of CONNACK sets it.
+        lost_because: what ended it; None while it lasts.
+        loss_explained: whether the reason is known, so that it is not a sign of a bad link.
+        read_bytes: how much the last `turn` received, as far as the client reports it.
     """
 
     def __init__(
         self, settings: MqttSettings, events: SessionEvents, answers: BrokerAnswers, clock: Callable[[], float]
     ) -> None:
-        """A link that is not connected yet.
+        """Make a link that is not connected yet.
 
         Raises:
             ConfigError: `mqtt.ca_file` cannot be read.
@@ -86,15 +86,15 @@ class Link:
 
     @property
     def live(self) -> bool:
-        """Whether it can still acknowledge."""
+        """Return whether it can still acknowledge."""
         return self.accepted and self.lost_because is None
 
     def connect(self, *, window: int) -> None:
-        """Send CONNECT; raises OSError where the broker cannot be reached."""
+        """Send CONNECT; raises OSError if the broker cannot be reached."""
         connect(self.client, self._settings, window=window)
 
     def turn(self, timeout_seconds: float, *, read: bool) -> None:
-        """One pass, which ends the link at worst: read what came, write what waits, keep the connection alive."""
+        """Run one pass, which at worst ends the link: read what came, write what waits, keep the connection alive."""
         self.read_bytes = 0
         client = self.client
         try:
@@ -113,7 +113,7 @@ class Link:
                 excuse_ping(client)
             client.loop_misc()
         except Exception as error:
-            # A packet that paho cannot parse raises out of loop_read and would do so for ever: begin a new connection.
+            # A packet that paho cannot parse raises from loop_read and would do so forever: begin a new connection.
             self._fault("receive", error)
 
     def acknowledge(self, mids: list[bytes]) -> int:
@@ -125,7 +125,7 @@ class Link:
             return 0
 
     def ping(self) -> int:
-        """Ask for an answer behind all that the broker sends now; the ping's number, 0 where none goes out."""
+        """Request an answer behind everything that the broker sends now; returns the ping's number, 0 if none goes out."""
         try:
             return ping(self.client)
         except Exception as error:
@@ -133,7 +133,7 @@ class Link:
             return 0
 
     def publish(self, topic: str, payload: bytes, correlation: bytes | None) -> bool:
-        """Publish at QoS 0 if the connection takes it now; False where it is not sent. Never waits, never raises."""
+        """Publish at QoS 0 if the connection takes it now; False if it is not sent. Never waits, never raises."""
         if self.client.want_write():
             return False
         try:
@@ -143,17 +143,17 @@ class Link:
             return False
 
     def lose(self, why: str) -> None:
-        """Note what ended it, unless something else did before."""
+        """Note what ended it, unless a reason was noted before."""
         self.lost_because = self.lost_because or why
 
     def say_goodbye(self, timeout_seconds: float) -> None:
-        """Say DISCONNECT after what waits to be written is out, where the broker let us in."""
+        """Send DISCONNECT after waiting data is written, if the broker accepted the connection."""
         if self.accepted:
             with contextlib.suppress(Exception):
                 say_goodbye(self.client, timeout_seconds)
 
     def discard(self) -> None:
-        """Close the socket; whatever paho still has to tell is heard by nobody."""
+        """Close the socket; later callbacks of paho are ignored."""
         self._is_over, self.accepted = True, False
         sock = self.client.socket()
         if sock is not None:
@@ -161,12 +161,12 @@ class Link:
                 sock.close()
 
     def _read(self) -> None:
-        """Read a chunk; with stock paho, packets until none comes or others want their turn (keepalive, reports)."""
+        """Read a chunk; with stock paho, read packets until none comes or other work is due (keepalive, reports)."""
         client, until = self.client, self._clock() + READ_SECONDS
         for _ in range(_READS_PER_PASS):
             before = self._reads
             if client.loop_read() != MQTTErrorCode.MQTT_ERR_SUCCESS:
-                self.lose("the connection to the broker broke")
+                self.lose("the connection to the broker was lost")
             self.read_bytes = read_bytes(client)
             if self.read_bytes or self.lost_because is not None or self._clock() > until:
                 return
@@ -174,7 +174,7 @@ class Link:
                 return
 
     def _guard(self, callback: Callable[..., None]) -> Callable[..., None]:
-        """An exception must not reach paho: its loop would hand the same packet over again, for ever."""
+        """Keep exceptions from paho: its loop would hand over the same packet again, forever."""
 
         def guarded(_client: paho.Client, *arguments: Any) -> None:
             if self._is_over:
@@ -188,14 +188,14 @@ class Link:
 
     def _fault(self, stage: str, error: Exception) -> None:
         logger.error("MQTT session: %s failed: %s", stage, show(f"{type(error).__name__}: {error}"))
-        self.lose(f"{stage} failed ({show(str(error))}); connecting anew")
+        self.lose(f"{stage} failed ({show(str(error))}); reconnecting")
         self.loss_explained = True
         self._events.failed(stage)
 
     def _on_publish(self, messages: list[Incoming]) -> None:
         self._reads += 1
         if self.lost_because is not None:
-            # Behind a failure in the same chunk: taken now, it would come before what the failure left out.
+            # After a failure in the same chunk: taken now, these would precede the messages that the failure left out.
             return
         if not self.accepted:
             message = "the broker sent a message before CONNACK"

@@ -1,4 +1,4 @@
-"""Listens to the receipts of one device: what `tidegate device watch` shows."""
+"""Listener to the receipts of one device, for `tidegate device watch`."""
 
 import json
 import queue
@@ -18,14 +18,14 @@ from ingest.contract.errors import UnavailableError
 __all__ = ["ReceiptListener"]
 
 _WAITING: Final = 10_000
-"""Receipts that wait to be read; further ones are dropped, as a watcher that stands still needs none."""
+"""Most receipts that wait to be read; further ones are dropped."""
 
 
 class ReceiptListener:
-    """One MQTT connection, subscribed to a device's receipts; it comes back by itself after a loss."""
+    """MQTT connection subscribed to a device's receipts; it reconnects by itself after a loss."""
 
     def __init__(self, settings: MqttSettings, device: str, *, client_id: str) -> None:
-        """`client_id` must be unique at the broker."""
+        """Prepare the connection; `client_id` must be unique at the broker."""
         self.topic = receipt_topic(device)
         self._settings = settings
         self._received: queue.Queue[dict[str, Any]] = queue.Queue(_WAITING)
@@ -53,13 +53,13 @@ class ReceiptListener:
         if refused:
             self.close()
             message = (
-                f"MQTT broker {self._settings.host}:{self._settings.port} does not let us listen to {self.topic} "
-                f"({refused}). Check that it runs and that [mqtt] names the right user and password."
+                f"MQTT broker {self._settings.host}:{self._settings.port} does not accept a subscription to {self.topic} "
+                f"({refused}). Check that it runs and that [mqtt] has the right user and password."
             )
             raise UnavailableError(message)
 
     def next(self, timeout_seconds: float) -> dict[str, Any] | None:
-        """The next receipt, or None where none came within the time. Its texts are safe for a terminal."""
+        """Return the next receipt, or None if none came within the time. Its texts are safe for a terminal."""
         try:
             return self._received.get(timeout=timeout_seconds)
         except queue.Empty:
@@ -89,7 +89,7 @@ class ReceiptListener:
         except (ValueError, RecursionError):
             told = None
         if not isinstance(told, dict):
-            told = {"reason": "no receipt", "got": f"{len(message.payload)} bytes that no gateway of ours wrote"}
+            told = {"reason": "no receipt", "got": f"{len(message.payload)} bytes that no Tidegate gateway wrote"}
         safe = {show(str(key)): show(value) if isinstance(value, str) else value for key, value in told.items()}
         if not self._received.full():
             self._received.put(safe)

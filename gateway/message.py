@@ -1,4 +1,4 @@
-"""One MQTT message as the gateway takes it, the record it produces, and what makes a redelivery recognisable."""
+"""One MQTT message in the gateway, the records made from it, and the identity by which a redelivery is recognised."""
 
 import hashlib
 import re
@@ -9,15 +9,15 @@ from gateway.decoders.shape import Decoded
 __all__ = ["Message", "Record", "identity_of", "property_id", "short_id", "traceparent"]
 
 _MAX_ID_CHARACTERS: Final = 256
-# The W3C's words: no version ff, and an id of zeros only names nothing.
+# From the W3C: version ff is invalid, and so is an id of only zeros.
 _TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 class Message(NamedTuple):
     """One MQTT message as received. `number` ascends in receive order within the gateway process.
 
-    `mid` is its packet identifier, 0 where it has none. `waited_since_us`: the broker may have kept it for a while, from then
-    on at the earliest; 0: nobody knows from when on; None: it came as it was published.
+    `mid` is its packet identifier, 0 if it has none. `waited_since_us`: the broker may have kept it, at the earliest since
+    then; 0: unknown since when; None: it came when it was published.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 def identity_of(message: Message, decoded: Decoded) -> str | None:
-    """What makes a redelivery of this message recognisable; None where nothing does."""
+    """Return the identity by which a redelivery of this message is recognised; None if it has none."""
     if decoded.boot is not None and decoded.seq is not None:
         return f"bs:{decoded.boot}:{decoded.seq}"
     given = property_id(message)
@@ -60,17 +60,17 @@ def identity_of(message: Message, decoded: Decoded) -> str | None:
 
 
 def property_id(message: Message) -> str | None:
-    """The identity that the device gave as MQTT user property `message-id`; None where it gave none."""
+    """Return the identity that the device gave as MQTT user property `message-id`; None if it gave none."""
     return f"mp:{short_id(message.message_id)}" if message.message_id else None
 
 
 def short_id(text: str) -> str:
-    """A device's own message id, or its hash where it is too long to keep; the short form of a short form is itself."""
+    """Return a device's own message id, or its hash if it is too long to keep; shortening a short form does not change it."""
     if len(text) <= _MAX_ID_CHARACTERS:
         return text
     return f"sha256:{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def traceparent(text: str | None) -> str | None:
-    """A W3C `traceparent` as it came; None for what is none."""
+    """Return a W3C `traceparent` unchanged; None if it is not valid."""
     return text if text is not None and _TRACEPARENT.fullmatch(text) else None

@@ -1,7 +1,7 @@
-"""A usual native message to the readings of its Kafka record, as JSON text, without an object for a reading.
+"""Usual native messages to the readings of their Kafka records, as JSON text, without an object per reading.
 
-One typed parse (msgspec, C) checks all that the native decoder checks; the text is put together from pieces that stay
-the same for a metric or a set of metrics. What is not taken here is for the native decoder, which says what is wrong.
+One typed parse (msgspec, C) checks everything that the native decoder checks. The text is assembled from pieces that stay
+the same for a metric or a set of metrics. Other messages are for the native decoder, which says what is wrong.
 """
 
 import json
@@ -18,10 +18,10 @@ from gateway.policy import NumberLimits
 __all__ = ["MAX_DEPTH", "NativeText", "Readings"]
 
 MAX_DEPTH: Final = 3
-"""How deeply the messages that are taken here may nest: `{"values": {"temp": {"value": 21.5}}}`."""
+"""Deepest nesting of messages taken here: `{"values": {"temp": {"value": 21.5}}}`."""
 
 _Float = Annotated[float, msgspec.Meta(gt=-(2.0**53), lt=2.0**53)]
-"""An integer from 2^53 on keeps its digits as text, so the native decoder has it; all below are exact."""
+"""An integer from 2^53 on keeps its digits as text, so the native decoder takes it; all below are exact."""
 _Counter = Annotated[int, msgspec.Meta(ge=0, lt=2**63 - 1)]
 
 
@@ -45,10 +45,10 @@ class _MixedItem(msgspec.Struct, gc=False):
 
 
 Readings = tuple[str, int, int | None, int | None]
-"""The members of `readings`, how many they are, boot and seq: both or none."""
+"""The members of `readings`, how many they are, and boot and seq: both or neither."""
 
 _Watched = tuple[int, float, float, Watch]
-"""Place of a number whose quantity is known, the ends of the range without any doubt, and who knows the numbers outside of it."""
+"""Place of a number of a known quantity, the ends of its certain range, and the watch for numbers outside of it."""
 _Shape = tuple[str, tuple[_Watched, ...]]
 
 _decode = msgspec.json.Decoder(_Item).decode
@@ -56,18 +56,18 @@ _decode_mixed = msgspec.json.Decoder(_MixedItem).decode
 _ANY_FAULT: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _MAX_METRICS: Final = 200
 _MAX_SHAPE_BYTES: Final = 64 * 1024
-"""Of a set of metrics that is remembered: room for the most metrics with usual names, not with the longest."""
+"""Most bytes of a remembered set of metrics: enough for the most metrics with usual names, not with the longest."""
 _MAX_PIECE_BYTES: Final = 4096
 _MANY_ZEROS: Final = b"0" * 300
 _TIME: Final = "\0"
-"""Stands in a piece where the time comes: no JSON text holds it."""
+"""Placeholder of the time in a piece: no JSON text contains it."""
 
 
 class NativeText:
-    """Remembers the pieces, bounded. Not thread-safe."""
+    """Bounded memory of the pieces. Not thread-safe."""
 
     def __init__(self, max_readings: int, limits: NumberLimits | None = None) -> None:
-        """`max_readings` is how many a message may have; `limits` what is asked of their numbers."""
+        """Take the limits: `max_readings` per message, and `limits` for their numbers."""
         self._limits = limits
         self._table = load_table() if limits is None else limits.table
         self._codes = load_table().usual.codes
@@ -79,10 +79,10 @@ class NativeText:
         self._mixed: Kept[bytes, None] = Kept(_MAX_PIECE_BYTES)
 
     def read(self, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
-        """The readings, or None where the native decoder has to look.
+        """Return the readings, or None if the native decoder must look.
 
         Args:
-            topic: what one sends there is likely to be of the same kind again.
+            topic: its next message is probably of the same kind.
             payload: as received.
             first_ms: earliest time that needs no second look.
             last_ms: latest such time.
@@ -97,7 +97,7 @@ class NativeText:
         if ts is None or boot is None or seq is None:
             return self._read_mixed(payload, first_ms, last_ms)
         shape, watched = self._shapes.get(tuple(values)) or self._make_shape(values)
-        # Every key brings a colon. More colons than keys: one stood twice, or is none of ours, or a name holds a colon.
+        # Every key has a colon. More colons than keys: a key occurs twice or is unknown, or a name contains a colon.
         if shape is None or payload.count(b":") != len(values) + 4 or not first_ms <= ts <= last_ms:
             return None
         numbers = tuple(values.values())
@@ -116,7 +116,7 @@ class NativeText:
         return found
 
     def _make_shape(self, values: dict[str, float]) -> _Shape | tuple[None, tuple[()]]:
-        """The readings of these metrics with a place for each number; None where one is no metric, or they are many."""
+        """Return the readings of these metrics with a place for each number; None if one is not a metric, or too many."""
         if not 0 < len(values) <= self._max_metrics:
             return None, ()
         pieces: list[str] = []
@@ -142,7 +142,7 @@ class NativeText:
         return known
 
     def _read_mixed(self, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
-        """Values of all kinds, with and without units, and fields left out."""
+        """Read values of all kinds, with and without units, and missing fields."""
         try:
             item = _decode_mixed(payload)
         except _ANY_FAULT:
@@ -187,5 +187,5 @@ def _value_text(value: object) -> str:
 
 
 def _may_underflow(payload: bytes) -> bool:
-    """A number that became 0 may have been a very small one, which is flagged."""
+    """Return whether a number that became 0 may have been a very small one, which is flagged."""
     return b"e-" in payload or b"E-" in payload or _MANY_ZEROS in payload

@@ -1,4 +1,4 @@
-"""One MQTT message to its one outcome: accepted, dead-lettered or ignored, with the records that Kafka must have."""
+"""Outcome of one MQTT message: accepted, dead-lettered or ignored, with the records for Kafka."""
 
 import logging
 from collections.abc import Iterable
@@ -33,16 +33,16 @@ NO_IDENTITY: Final = "no_identity"
 RETAINED: Final = "retained"
 MAY_HAVE_WAITED: Final = "may_have_waited"
 _MAX_TOPICS_BYTES: Final = 4 * 1024 * 1024
-"""What the records of a message of several devices repeat of its topic, which may have 64 KiB."""
+"""Most bytes by which the records of a message of several devices repeat its topic, which may have 64 KiB."""
 
 
 class Outcome(msgspec.Struct, gc=False):
-    """What became of one message. Exactly one of `accepted`, `rejected`, `ignored` is set.
+    """Outcome of one message. Exactly one of `accepted`, `rejected`, `ignored` is set.
 
-    `device` is whom the message is counted for: the first of several; `shared` are the others whose readings are in its
-    records. `retained`: the broker replayed the message. `changes` are what decoders remember from now
-    on (`DecoderState`), among `records` too; `replies` are published to the device side once the records are in Kafka,
-    and `refusals` are told to who writes receipts.
+    `device` is the device for which the message is counted, the first of several; `shared` are the others whose readings
+    are in its records. `retained`: the broker replayed the message. `changes` is what decoders remember from now on
+    (`DecoderState`), also among `records`. `replies` are published to the device side once the records are in Kafka, and
+    `refusals` are the rejections for the receipts.
     """
 
     records: list[Record]
@@ -61,7 +61,7 @@ class Outcome(msgspec.Struct, gc=False):
 
 
 class Gate:
-    """Decides outcomes. Pure but for a log line when a decoder fails in a way nobody foresaw."""
+    """Decision about outcomes. Pure, except for a log line when a decoder fails unexpectedly."""
 
     def __init__(
         self,
@@ -78,39 +78,39 @@ class Gate:
         self._known_devices: set[str] = set()
 
     def roll_back(self) -> None:
-        """A new connection begins: forget what decoders and policy know from messages that will come again."""
+        """Forget what decoders and policy know from messages that will come again, for a new connection."""
         self._state.roll_back()
         self._policy.roll_back()
 
     def acknowledged(self, upto: int, changes: Iterable[tuple[str, bytes]]) -> None:
-        """The PUBACKs of messages up to this number are written; `changes` are those that they made."""
+        """Note that the PUBACKs of messages up to this number are written; `changes` are those that they made."""
         self._state.acknowledged(changes)
         self._policy.acknowledged(upto)
 
     def tick(self) -> None:
-        """About once a second: the policy reads anew what changed on disk."""
+        """Let the policy read changed files, about once a second."""
         self._policy.tick()
 
     def find_decoders(self) -> None:
-        """Take in decoders whose files came since; those that are there keep what they know.
+        """Add decoders of new files; existing decoders keep their memory.
 
         Raises:
-            ConfigError: one cannot be loaded.
+            ConfigError: a decoder cannot be loaded.
         """
         self._decoders = make_decoders(self._state, self._limits) | self._decoders
 
     def decide(self, message: Message) -> Outcome:
-        """The outcome of a message: what fails inside becomes a dead letter `internal_error`.
+        """Decide the outcome of a message; an internal failure becomes a dead letter `internal_error`.
 
         Raises:
-            MemoryError: no fault of the message, which comes again when there is room for it.
+            MemoryError: not the message's fault; it comes again when there is room for it.
         """
         try:
             return self._decide(message)
         except MemoryError:
             raise
         except Exception as error:
-            logger.exception("a decoder failed on message %d; it becomes a dead letter", message.number)
+            logger.exception("A decoder failed on message %d. The message becomes a dead letter.", message.number)
             fault = Reject(
                 Reason.INTERNAL_ERROR, got=show(f"{type(error).__name__}: {error}"), wanted="a report of this bug"
             )
@@ -119,7 +119,7 @@ class Gate:
     def reject(
         self, message: Message, fault: Reject, device: str | None, *, sequence: list[tuple[int, int]] | None = None
     ) -> Outcome:
-        """A dead letter of the whole message."""
+        """Return the outcome with a dead letter of the whole message."""
         topic = message.topic.decode("utf-8", "backslashreplace")
         outcome = _refused(message, topic, fault, device)
         outcome.sequence = sequence or []
@@ -146,11 +146,11 @@ class Gate:
 
     def _without_route(self, message: Message, topic: str) -> Outcome:
         if not message.payload:
-            # How a retained message is deleted; brokers deliver it live without the retain flag.
+            # This is how a retained message is deleted; brokers deliver it live without the retain flag.
             return Outcome([], ignored=IgnoredReason.EMPTY_PAYLOAD)
         wanted = "a native topic (tidegate/v1/<device>/readings) or a route in [[routes]]"
         if level := empty_level(topic):
-            wanted = f"a route in [[routes]]; {level}, and no named segment matches that"
+            wanted = f"a route in [[routes]]; {level}, and a named segment matches no empty level"
         return self.reject(message, Reject(Reason.NO_ROUTE, "topic", show(topic), wanted), None)
 
     def _device_fault(self, device: str) -> str | None:
@@ -178,7 +178,7 @@ class Gate:
             decoded = self._decoders[match.decoder](message.payload, match, self._limits, message.received_us)
         if isinstance(decoded, list) and len(decoded) * len(message.topic) > _MAX_TOPICS_BYTES:
             got = f"{len(decoded)} devices under a topic of {len(message.topic)} bytes"
-            wanted = "a shorter topic, or fewer devices in a message: the topic stands in the record of each"
+            wanted = "a shorter topic or fewer devices in a message: the record of each device repeats the topic"
             decoded = Reject(Reason.TOO_LARGE, "topic", got, wanted)
         if isinstance(decoded, list):
             outcome = _join([self._settle(message, topic, match, one) for one in decoded])
@@ -190,12 +190,12 @@ class Gate:
             outcome.changes = changes
             outcome.records += [Record(GATEWAY_STATE, key.encode(), value) for key, value in changes]
             if message.qos == 0:
-                # It does not come again, so a new connection must not forget what it told.
+                # It does not come again, so a new connection must not forget its state.
                 self._state.acknowledged(changes)
         return outcome
 
     def _settle(self, message: Message, topic: str, match: RouteMatch, decoded: Decoded | Reject | Ignored) -> Outcome:
-        """What becomes of one device's part; what is refused of it stands in `refusals`, without a dead letter yet."""
+        """Decide one device's part; its rejections are in `refusals`, without a dead letter yet."""
         if isinstance(decoded, Reject):
             refused = self._policy.admit(match.device, match, message.received_us, message.number)
             return _refused(message, topic, refused or decoded, match.device)
@@ -267,7 +267,7 @@ class Gate:
         )
 
     def _write(self, message: Message, outcome: Outcome) -> Outcome:
-        """The outcome with the dead letters of all that was refused, and the refusals that are told."""
+        """Add the dead letters of all rejections, and keep the rejections for the receipts."""
         refusals = outcome.refusals
         if outcome.accepted and refusals:
             outcome.parts = [refusal.reject.reason for refusal in refusals]
@@ -280,14 +280,14 @@ class Gate:
 
 
 def _sent_us(message: Message) -> int | None:
-    """The earliest time at which a message may have been sent; None where nobody knows."""
+    """Return the earliest time at which a message may have been sent; None if unknown."""
     if message.retain:
         return None
     return message.received_us if message.waited_since_us is None else message.waited_since_us or None
 
 
 def _flag_waited(decoded: Decoded) -> None:
-    """Mark the readings whose time is that of their arrival, or was calculated from it."""
+    """Flag the readings whose time is that of their arrival, or was calculated from it."""
     is_relative = RELATIVE_TIME in (decoded.flags or ())
     for reading in decoded.readings:
         if is_relative or reading.time_us is None or RELATIVE_TIME in (reading.flags or ()):
@@ -295,9 +295,9 @@ def _flag_waited(decoded: Decoded) -> None:
 
 
 def _join(outcomes: list[Outcome]) -> Outcome:
-    """One outcome of a message with several devices: accepted where any is, and what was refused is then a part.
+    """Join the outcomes of a message with several devices: accepted if any is, and rejections are then parts.
 
-    Where nothing is stored it is the first that was refused, of those whose payload may be kept if there are any.
+    If nothing is stored, it is the first rejection, preferably one whose payload may be kept.
     """
     refused = [one for one in outcomes if one.rejected is not None]
     keeping = (one for one in refused if one.refusals[0].reject.keep_bytes is None)
@@ -317,7 +317,7 @@ def _join(outcomes: list[Outcome]) -> Outcome:
 
 
 def _bad_device(path: str, device: str, topic: str, fault: str) -> Reject:
-    """Why this is no device id; where the topic gave an empty one, the level that is empty."""
+    """Return why this is not a device id; if the topic gave an empty one, which level is empty."""
     level = "" if device or path != "topic" else empty_level(topic)
     return Reject(Reason.BAD_DEVICE_ID, path, show(topic if level else device), f"{fault}: {level}" if level else fault)
 
@@ -325,7 +325,7 @@ def _bad_device(path: str, device: str, topic: str, fault: str) -> Reject:
 def _refused(
     message: Message, topic: str, fault: Reject, device: str | None, decoded: Decoded | None = None
 ) -> Outcome:
-    """The outcome of a device's part that is refused as a whole, or of a message that names none."""
+    """Return the outcome of a device's part that is rejected as a whole, or of a message that names no device."""
     known_by = property_id(message) if decoded is None else identity_of(message, decoded)
     refusal = _refusal(message, topic, fault, device, known_by, partial=False)
     sequence = [] if decoded is None else decoded.sequence

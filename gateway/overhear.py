@@ -1,4 +1,4 @@
-"""Messages live from the broker, for a person: a session of its own at QoS 0, which takes nothing from anybody."""
+"""Live messages from the broker, for people: a separate session at QoS 0, which takes no message from anyone."""
 
 import queue
 import time
@@ -20,7 +20,7 @@ _WAITING = 10_000
 
 
 def overhear(settings: MqttSettings, topic: str, *, client_id: str, seconds: float) -> Iterator[tuple[str, bytes, int]]:
-    """Topic, payload and receive time (epoch µs) of each message that comes within the time.
+    """Yield topic, payload and receive time (epoch µs) of each message that comes within the time.
 
     Args:
         settings: of the broker.
@@ -77,7 +77,7 @@ def _await_ready(ready: "queue.Queue[str]", settings: MqttSettings, topic: str) 
         refused = "no answer"
     if refused:
         message = (
-            f"MQTT broker {settings.host}:{settings.port} does not let us listen to {topic} ({refused}). Check that it runs "
-            "and that [mqtt] names the right user and password."
+            f"MQTT broker {settings.host}:{settings.port} does not accept a subscription to {topic} ({refused}). Check that "
+            "it runs and that [mqtt] has the right user and password."
         )
         raise UnavailableError(message)

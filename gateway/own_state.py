@@ -1,8 +1,8 @@
-"""What a gateway must know of itself after a restart: its session's filters, and the last number of each device.
+"""State of a gateway for its restart: its session's filters, and the last number of each device.
 
-It stands in `telemetry.gateway-state` beside what decoders remember. The numbers are written about once a minute, and at a
-stop; each outcome holds those that its messages reached. So the state as of the last outcome, which is what was
-acknowledged, is the newest numbers written and the outcomes since: after a kill no gap is hidden, and none is made up.
+It is in `telemetry.gateway-state`, next to the state of decoders. The numbers are written about once a minute, and at a
+stop; each outcome holds those that its messages reached. The last outcome is what was acknowledged. So the state at that
+point is the newest written numbers and the outcomes since: after a kill no gap is hidden, and none is invented.
 """
 
 import logging
@@ -30,19 +30,19 @@ logger = logging.getLogger("tidegate.gateway")
 PREFIX: Final = "tidegate/"
 SAVE_SECONDS: Final = 60.0
 MARGIN_MS: Final = 120_000
-"""Kafka's clock and the gateway's may differ by this much; by more, and a restart may report gaps that were none."""
+"""Largest expected difference between Kafka's clock and the gateway's. With more, a restart may report false gaps."""
 ALIVE_MS: Final = 180_000
 _KEY_BYTES: Final = 1024
-"""Of a record's key and frame at most."""
+"""Most bytes of a record's key and frame."""
 _BUCKETS: Final = 256
-"""So that the numbers of 100,000 devices fit into records of the usual size."""
+"""With this number, the numbers of 100,000 devices fit into records of the usual size."""
 
 
 class Held(msgspec.Struct, frozen=True):
-    """The record of one gateway: `session` is its client id and broker, `filters` what it was granted there.
+    """Record of one gateway: `session` is its client id and broker, `filters` what it was granted there.
 
-    `saved_ms`: all numbers as of then are written. `stopped`: it said so itself. `process`: another one for each start.
-    `reached_ms`: all that was published before had come; 0: nobody knows; None: an older version did not say.
+    `saved_ms`: all numbers as of then are written. `stopped`: the gateway stopped by itself. `process`: differs at each
+    start. `reached_ms`: all messages published before then had arrived; 0: unknown; None: an older version wrote it.
     """
 
     session: str
@@ -59,18 +59,18 @@ _decode_numbers = msgspec.json.Decoder(dict[str, Numbers]).decode
 
 
 def is_own_state(key: str) -> bool:
-    """Whether this key of the topic is a gateway's own, and none of a decoder."""
+    """Return whether this key of the topic is a gateway's own, and not a decoder's."""
     return key.startswith(PREFIX)
 
 
 class OwnState:
-    """Owned by the gateway's one thread.
+    """State of this gateway. Owned by its one thread.
 
     Attributes:
-        filters: what the broker's session was granted, as far as is known.
-        reached_us: all that was published before this had come; 0: nobody knows.
-        process: the name of this process in its records.
-        key: that of the record of this gateway.
+        filters: filters granted to the broker's session, as far as they are known.
+        reached_us: all messages published before this time had arrived; 0: unknown.
+        process: name of this process in its records.
+        key: key of this gateway's record.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class OwnState:
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`session` names client id and broker; `left_out` says what mappings left out so far (see `RouteTable`)."""
+        """Start empty; `session` names client id and broker, `left_out` returns left out fields (see `RouteTable`)."""
         self._base, self._session, self._tracker = f"{PREFIX}{gateway_id}/", session, tracker
         self.key = f"{self._base}held"
         self.process = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(3)}"
@@ -100,7 +100,7 @@ class OwnState:
         self.reached_us = 0
 
     def load(self, found: Iterable[tuple[str, bytes]]) -> int | None:
-        """Take what this gateway's last process wrote; returns since when outcomes are wanted, in epoch ms."""
+        """Load the records of this gateway's last process; returns since when outcomes are needed, in epoch ms."""
         held = None
         for key, value in found:
             if not key.startswith(self._base):
@@ -113,7 +113,7 @@ class OwnState:
                 else:
                     self._tracker.load(_decode_numbers(value))
             except msgspec.MsgspecError as error:
-                logger.warning("what this gateway wrote of itself under %s cannot be read: %s", key, error)
+                logger.warning("Cannot read this gateway's own state under key %s: %s", key, error)
         if held is None:
             return None
         self._written = held
@@ -123,8 +123,8 @@ class OwnState:
         elif not held.stopped and self._wall_ms() - held.saved_ms < ALIVE_MS:
             self.shared_with = held.session
             logger.error(
-                "another gateway with gateway.gateway_id %r was alive less than %d s ago (MQTT session %s): give each gateway "
-                "an id of its own, else the audit and the ledger take their messages for one another's",
+                "Another gateway with gateway.gateway_id %r was alive less than %d s ago (MQTT session %s). Give each gateway "
+                "its own id: otherwise the audit and the ledger mix up their messages.",
                 self._gateway_id,
                 ALIVE_MS // 1000,
                 held.session,
@@ -140,30 +140,30 @@ class OwnState:
                     self._dirty.add(_bucket(device))
 
     def follow(self, outcome: OutcomeRecord) -> None:
-        """An outcome is in Kafka."""
+        """Note that an outcome is in Kafka."""
         self._dirty.update(_bucket(device) for device, _boot, _seq in outcome.sequences)
 
     def forget(self, digests: Container[str]) -> None:
-        """Forget the devices whose ids have these SHA-256, and write what is left at once."""
+        """Forget the devices whose ids have these SHA-256, and write the rest at once."""
         gone = self._tracker.forget(lambda device: device_digest(device) in digests)
         self._dirty.update(map(_bucket, gone))
         self._save_at = 0.0
 
     def count_again(self) -> None:
-        """Other routes apply: what they leave out is counted from now on."""
+        """Count left out fields from now on, because other routes apply."""
         self._since_ms, self._save_at = self._wall_ms(), 0.0
 
     def reopen(self) -> None:
-        """A new writer: what was on its way may be lost."""
+        """Note a new writer: records in flight may be lost."""
         if self._saving is not None:
             self._dirty |= self._saving[0]
             self._saving = None
         self._save_at = 0.0
 
     def save(self, log: LogWriter, *, stopped: bool = False) -> None:
-        """Write what changed, about once a minute; at once where filters changed, or at a stop.
+        """Write changes, about once a minute; at once if filters changed, or at a stop.
 
-        Only while all numbers that are known are in outcomes that Kafka has: else a lost outcome would hide its gaps.
+        It writes only while Kafka has the outcomes of all known numbers: else a lost outcome would hide its gaps.
         """
         is_due = self._clock() >= self._save_at
         is_new = self._written is None or (self._written.session, self._written.filters) != (
@@ -175,7 +175,7 @@ class OwnState:
         if self._saving is not None:
             # A stop does not wait: there is no next time.
             self._dirty |= self._saving[0]
-        # Before the numbers are read: an outcome from now on may be among them or behind.
+        # Taken before the numbers are read: a later outcome may be among them or not.
         held = Held(self._session, self.filters, self._wall_ms(), stopped, self.process, self.reached_us // 1000)
         buckets, numbers = self._dirty, self._tracker.numbers(_bucket, self._dirty)
         keys = [f"{self._base}numbers/{bucket}".encode() for bucket in sorted(buckets)]
@@ -185,7 +185,7 @@ class OwnState:
             keys.append(f"{self._base}{LEFT_OUT}".encode())
             values.append(left_out)
         try:
-            # One record after the other in one partition: who finds the last finds all.
+            # One record after the other in one partition: a reader that finds the last one finds all.
             taken = log.produce_batch(GATEWAY_STATE, [*keys, self.key.encode()], [*values, _encode(held)], self._saved)
         except LogFull:
             return
@@ -211,7 +211,7 @@ class OwnState:
         if not failures:
             return
         logger.warning(
-            "topic %s does not take what this gateway must know after a restart (%s)",
+            "Topic %s does not accept this gateway's own state, which it needs after a restart (%s).",
             GATEWAY_STATE,
             failures[0][1].text,
         )

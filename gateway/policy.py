@@ -1,4 +1,4 @@
-"""What is asked of a device's readings beyond their format. This one asks for plausible numbers; others extend it."""
+"""Checks of a device's readings beyond their format. This policy checks for plausible numbers; others extend it."""
 
 from collections.abc import Iterable, Mapping, Set
 
@@ -14,7 +14,7 @@ __all__ = ["NumberLimits", "Policy"]
 
 
 class NumberLimits:
-    """A profile that asks nothing but ranges of numbers, names what must be there, and fills in units: the usual one."""
+    """Usual kind of profile: only ranges of numbers, required metrics, and units to fill in."""
 
     def __init__(
         self,
@@ -30,15 +30,15 @@ class NumberLimits:
         Args:
             ranges: lowest and highest value of each metric, both allowed.
             required: metrics that each message must have.
-            units: of values that name none.
-            others: whether metrics that have no range pass.
+            units: of values without a unit.
+            others: whether metrics without a range pass.
             table: numbers that no sensor measured, without those that the profile accepts.
         """
         self._ranges, self._required, self._others = dict(ranges), frozenset(required), others
         self.units, self.table = dict(units), table
 
     def hold(self, values: Mapping[str, object]) -> bool:
-        """Whether these are numbers within the limits, with none missing; False also where that is not for sure."""
+        """Return whether these are numbers within the limits, with none missing; False also if that is uncertain."""
         ranges = self._ranges
         for metric, value in values.items():
             if metric in ranges:
@@ -51,25 +51,25 @@ class NumberLimits:
 
 
 class Policy:
-    """Owned by the gateway's one thread; called for each device of each message, in receive order.
+    """Policy, owned by the gateway's one thread and called for each device of each message, in receive order.
 
-    `number` names the message (`Message.number`). What a policy remembers of messages that are not acknowledged yet
-    it forgets at `roll_back`: the broker sends them again, and they must then be judged as the first time. So must those
-    whose PUBACK was lost with their connection, though they were acknowledged.
+    `number` names the message (`Message.number`). At `roll_back` a policy forgets what it remembers of messages that are
+    not acknowledged yet: the broker sends them again, and they must be judged as the first time. The same holds for
+    acknowledged messages whose PUBACK was lost with their connection.
     """
 
     def begin(self, message: Message) -> None:
-        """A message comes; `admit` and `check` are asked about it until the next one."""
+        """Note the message about which `admit` and `check` are asked next."""
 
     def admit(self, device: str, match: RouteMatch, received_us: int, number: int) -> Reject | None:
-        """Why this message's part of that device is refused as a whole (unregistered, over its rate); else None.
+        """Return why a device's part of a message is rejected as a whole (unregistered, over its rate); else None.
 
-        Asked also for messages that could not be decoded: a flood of garbage is a flood.
+        Asked also for messages that could not be decoded: a flood of garbage is a flood too.
         """
         return None
 
     def check(self, decoded: Decoded, match: RouteMatch, received_us: int, number: int) -> Reject | None:
-        """Move what the device's profile refuses from `readings` to `rejects`, add flags; a Reject refuses all.
+        """Move readings that the device's profile rejects from `readings` to `rejects`, add flags; a Reject rejects all.
 
         Here: numbers that no sensor measured.
         """
@@ -77,39 +77,39 @@ class Policy:
         return None
 
     def plain(self, device: str) -> bool:
-        """Whether no more than plausible numbers is asked of this device on a native topic.
+        """Return whether plausible numbers are the only check of this device on a native topic.
 
-        Cheap (one look into a dict) and true until the next `tick`.
+        Cheap (one look into a dict) and valid until the next `tick`.
         """
         return True
 
     def number_limits(self, device: str) -> NumberLimits | None:
-        """Where all that is asked of a device on a native topic is of this kind; None where it is more.
+        """Return the limits if they are the only checks of a device on a native topic; None if there are others.
 
-        True until the next `tick`, as `plain` is; asked where that says False.
+        Valid until the next `tick`, like `plain`; asked if `plain` returns False.
         """
         return None
 
     def memory_fill(self) -> dict[str, float]:
-        """Shares in use of the memories that are bounded by a number of devices or metrics, by name."""
+        """Return the used share of each memory that is bounded by a number of devices or metrics, by name."""
         return {}
 
     def follow_routes(self, routes: Iterable[RouteSettings]) -> None:
-        """These routes are to apply from now on; they may name profiles.
+        """Follow these routes from now on; they may name profiles.
 
         Raises:
-            ConfigError: one names a profile that is not there.
+            ConfigError: a route names a profile that does not exist.
         """
         named = {route.profile for route in routes if route.profile is not None}
         if named:
-            message = f"a route names profile {min(named)!r}, but gateway.profiles names no folder of profiles"
+            message = f"a route names profile {min(named)!r}, but gateway.profiles is not set to a folder of profiles"
             raise ConfigError(message)
 
     def tick(self) -> None:
-        """Called about once a second, between messages: read anew what changed on disk. Never raises, never waits."""
+        """Read changed files, about once a second, between messages. Never raises, never waits."""
 
     def acknowledged(self, upto: int) -> None:
-        """The PUBACKs of messages up to this number are written; the broker may not have them yet."""
+        """Note that the PUBACKs of messages up to this number are written; the broker may not have them yet."""
 
     def roll_back(self) -> None:
-        """A new connection begins: forget what came from messages that will come again."""
+        """Forget what came from messages that will come again, for a new connection."""

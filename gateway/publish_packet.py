@@ -1,8 +1,8 @@
-"""The bytes of PUBLISH packets to what the gateway needs of them. Pure.
+"""Parser of PUBLISH packets. Pure.
 
-The client library refuses characters that MQTT and brokers allow in properties (the broker would then send the same
-packet for ever), takes more than linear time over many properties, and makes an object for each. Here the properties
-are one stretch of known length: four of them are looked for, and what cannot be read is no reason to refuse a message.
+The client library rejects characters that MQTT and brokers allow in properties (the broker would then send the same
+packet forever), takes more than linear time for many properties, and makes an object for each. Here the properties are
+one range of known length. The parser looks for four of them, and an unreadable property does not reject a message.
 """
 
 from typing import Final
@@ -12,10 +12,10 @@ from gateway.session_events import Incoming, Received
 __all__ = ["BadPacket", "read_publish", "split"]
 
 MAX_PROPERTIES: Final = 256
-"""How many properties of a packet are looked at."""
+"""Most properties of a packet that are read."""
 _PUBLISH: Final = 0x30
 _PLAIN: Final = 0x32
-"""PUBLISH at QoS 1 without flags."""
+"""First byte of a PUBLISH at QoS 1 without flags."""
 _USER_PROPERTY: Final = 0x26
 _RESPONSE_TOPIC: Final = 0x08
 _CORRELATION: Final = 0x09
@@ -25,18 +25,18 @@ _SUBSCRIPTION: Final = 0x0B
 
 
 class BadPacket(ValueError):
-    """These bytes are no PUBLISH that this session may get: the connection is of no use any more."""
+    """These bytes are not a PUBLISH that this session may get: the connection is unusable."""
 
 
 def split(data: bytes, at: int, publishes: list[Incoming], *, is_5: bool) -> tuple[int, int, tuple[int, bytes] | None]:
     """Cut received bytes into packets, from byte `at` on: each PUBLISH is added to `publishes`.
 
     Returns:
-        Where the rest begins; how many bytes of it have to be there before trying again; and the first packet of
-        another kind, (first byte, body), behind which the rest begins, or None where no whole packet is left.
+        Where the rest begins; how many bytes of it are needed before trying again; and the first packet of another kind,
+        (first byte, body), after which the rest begins, or None if no whole packet is left.
 
     Raises:
-        BadPacket: a length that is none, or what `read_publish` refuses.
+        BadPacket: an invalid length, or a packet that `read_publish` rejects.
     """
     end, add = len(data), publishes.append
     while end - at >= 2:
@@ -67,7 +67,7 @@ def split(data: bytes, at: int, publishes: list[Incoming], *, is_5: bool) -> tup
 
 
 def _remaining_length(data: bytes, at: int) -> tuple[int, int] | None:
-    """(length, where the body begins); None where it is not all there yet."""
+    """Return (length, where the body begins); None if the length is incomplete."""
     size = 0
     for place, byte in enumerate(data[at : at + 4]):
         size |= (byte & 127) << 7 * place
@@ -87,7 +87,7 @@ def read_publish(command: int, packet: bytes | bytearray, *, is_5: bool) -> Rece
     """
     qos = command >> 1 & 3
     if qos > 1:
-        message = f"the broker sent a PUBLISH at QoS {qos}, though this session subscribes at QoS 1"
+        message = f"the broker sent a PUBLISH at QoS {qos}, but this session subscribes at QoS 1"
         raise BadPacket(message)
     topic, at = _text(packet, 0)
     mid = 0
@@ -110,7 +110,7 @@ def read_publish(command: int, packet: bytes | bytearray, *, is_5: bool) -> Rece
 
 
 def _properties(packet: bytes | bytearray, at: int, end: int) -> dict[bytes | int, bytes]:
-    """User properties by their name, the other texts by their kind."""
+    """Return user properties by their name, the other texts by their kind."""
     found: dict[bytes | int, bytes] = {}
     try:
         for _ in range(MAX_PROPERTIES):
@@ -152,7 +152,7 @@ def _varint(packet: bytes | bytearray, at: int) -> tuple[int, int]:
         value |= (byte & 127) << 7 * place
         if byte < 128:
             return value, at + place + 1
-    message = f"no length of properties at byte {at} of a PUBLISH"
+    message = f"no valid length of properties at byte {at} of a PUBLISH"
     raise BadPacket(message)
 
 

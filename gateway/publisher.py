@@ -1,4 +1,4 @@
-"""Publishes over MQTT at QoS 1 with a window: for simulated devices, the canary and the benchmarks.
+"""Publisher over MQTT at QoS 1 with a window, for simulated devices, the canary and the benchmarks.
 
 The gateway itself never publishes through this module.
 """
@@ -25,14 +25,14 @@ _LOOK_SECONDS: Final = 0.2
 
 
 class Publisher:
-    """One MQTT connection that publishes. After a lost connection, paho resends what has no PUBACK yet.
+    """MQTT connection that publishes. After a lost connection, paho resends messages without PUBACK.
 
     Args:
         settings: broker, credentials, protocol.
         client_id: unique at the broker.
         window: messages published and not yet acknowledged; `publish` blocks while it is full.
         acknowledged: called with the tag of each message whose PUBACK came, from the network thread.
-        stop: ends the wait for a full window, which a broker that is gone would make endless.
+        stop: ends the wait for a full window, which would be endless without a broker.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Publisher:
         """Connect, and stay connected until `close`.
 
         Raises:
-            UnavailableError: no connection within the time; says what the broker answered.
+            UnavailableError: no connection within the time; the text says what the broker answered.
         """
         self._client.connect_async(self._settings.host, self._settings.port, self._settings.keepalive_seconds)
         self._client.loop_start()
@@ -81,8 +81,8 @@ class Publisher:
             self._client.loop_stop()
             answer = self._refused or "no answer"
             msg = (
-                f"MQTT broker {self._settings.host}:{self._settings.port} does not let us in ({answer}). "
-                "Check that it runs and that [mqtt] names the right user and password."
+                f"MQTT broker {self._settings.host}:{self._settings.port} does not accept the connection ({answer}). "
+                "Check that it runs and that [mqtt] has the right user and password."
             )
             raise UnavailableError(msg)
 
@@ -101,11 +101,11 @@ class Publisher:
         message_id: str | None = None,
         traceparent: str | None = None,
     ) -> bool:
-        """Hand one message over; blocks while the window is full.
+        """Publish one message; blocks while the window is full.
 
-        `message_id` and `traceparent` (W3C) become user properties, where the protocol is MQTT 5.
+        `message_id` and `traceparent` (W3C) become user properties, if the protocol is MQTT 5.
 
-        Returns False where `stop` was set while it waited: the message was not sent.
+        Returns False if `stop` was set while it waited: the message was not sent.
         """
         properties = None
         named = [(key, text) for key, text in (("message-id", message_id), ("traceparent", traceparent)) if text]
@@ -116,7 +116,7 @@ class Publisher:
             if self._stop.is_set():
                 return False
         info = self._client.publish(topic, payload, qos=qos, properties=properties)
-        # Without a connection paho keeps a QoS 1 message for the next one; QoS 0 is gone.
+        # Without a connection paho keeps a QoS 1 message for the next one; a QoS 0 message is lost.
         kept = info.rc == MQTTErrorCode.MQTT_ERR_SUCCESS or (info.rc == MQTTErrorCode.MQTT_ERR_NO_CONN and qos > 0)
         if not kept:
             self._slots.release()
@@ -143,7 +143,7 @@ class Publisher:
             self._acknowledged(tag)
 
     def drain(self, *, timeout_seconds: float = 30.0) -> bool:
-        """Wait until every message has its PUBACK; False where some have none within the time."""
+        """Wait until every message has its PUBACK; False if some have none within the time."""
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
             with self._lock:

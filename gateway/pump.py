@@ -1,4 +1,4 @@
-"""From decided messages to Kafka and back: produces their records, then the outcome, then releases the PUBACKs."""
+"""Path of decided messages to Kafka and back: produce their records, then the outcome, then release the PUBACKs."""
 
 import contextlib
 import logging
@@ -36,11 +36,11 @@ class _Job:
 
 
 class Pump:
-    """Drives the acknowledgement chain with a log writer. Owned by the gateway's one thread.
+    """Driver of the acknowledgement chain with a log writer. Owned by the gateway's one thread.
 
     Attributes:
-        abort_because: set when the writer failed for good: take a new one, drop the connection.
-        give_up_because: set when Kafka refuses what must fit: no new writer would help.
+        abort_because: set when the writer failed for good: open a new one, drop the connection.
+        give_up_because: set when Kafka rejects a record that must fit: no new writer would help.
         progress_at: when a report last came, or the first message after a silence (monotonic seconds).
         proven: set when an outcome is in Kafka: everything that a message needs works.
     """
@@ -59,13 +59,13 @@ class Pump:
         """Take the parts.
 
         Args:
-            chain: who may be acknowledged.
-            gate: makes a dead letter of what Kafka refuses; hears what will not come again.
+            chain: which messages may be acknowledged.
+            gate: makes a dead letter of a record that Kafka rejects; gets the messages that will not come again.
             accounts: counts.
             acknowledge: sends PUBACKs: (epoch, packet identifiers) to how many went out.
-            name: the gateway's, key of its outcomes.
-            told: hears of blocks that were acknowledged, and of devices that count again.
-            counted: hears of outcomes that are in Kafka.
+            name: the gateway's name, key of its outcomes.
+            told: gets acknowledged blocks, and devices that count again.
+            counted: gets outcomes that are in Kafka.
         """
         self._chain, self._gate, self._accounts, self._acknowledge = chain, gate, accounts, acknowledge
         self._told, self._counted, self._key = told, counted, name.encode()
@@ -79,7 +79,7 @@ class Pump:
 
     @property
     def busy(self) -> bool:
-        """Whether a report is awaited or something is to be produced."""
+        """Return whether a report is awaited or something is to be produced."""
         return bool(self._backlog or self._chain.in_flight)
 
     def begin(self, epoch: int) -> int:
@@ -90,9 +90,9 @@ class Pump:
         return self._chain.begin(epoch)
 
     def halt(self) -> None:
-        """The connection is gone: nothing more of it is produced, and nothing of it takes room.
+        """Drop everything of a lost connection: nothing more of it is produced, and nothing of it takes room.
 
-        Its outcomes neither: they would be counted again after the redelivery.
+        The same holds for its outcomes: they would be counted again after the redelivery.
         """
         self._live = False
         self._backlog.clear()
@@ -118,21 +118,21 @@ class Pump:
         self._backlog.append(job)
 
     def turn(self, log: LogWriter, wait_seconds: float) -> None:
-        """Run the reports that are there, send the outcome of what is finished, and what waits to be produced.
+        """Run pending reports, send the outcome of finished messages, and produce waiting records.
 
-        Where the writer's queue is full the rest waits for the next turn. Reading goes on meanwhile, and so does
-        keepalive: the broker stops by itself at its window.
+        If the writer's queue is full, the rest waits for the next turn. Reading and keepalive continue meanwhile: the
+        broker stops by itself at its window.
 
         Args:
             log: the writer.
-            wait_seconds: how long to wait for the reports of what is sent now.
+            wait_seconds: how long to wait for the reports of the records sent now.
 
         Raises:
             FatalError: the writer is broken.
         """
         log.poll(0.0)
         if self.abort_because is not None:
-            # What waits would stand in the log before what failed, which comes again.
+            # Waiting records would precede the failed ones in the log, and those come again.
             return
         with contextlib.suppress(LogFull):
             self._advance(log)
@@ -156,9 +156,11 @@ class Pump:
         try:
             self._settle(job, given, failures)
         except Exception as error:
-            # A writer goes on with the next report: the block would wait, and all behind it, with nothing to end that.
-            self.abort_because = f"a report of topic {job.topic} failed ({show(f'{type(error).__name__}: {error}')})"
-            logger.exception("a delivery report failed")
+            # The writer continues with the next report, so this block and all behind it would wait forever.
+            self.abort_because = (
+                f"a delivery report of topic {job.topic} failed ({show(f'{type(error).__name__}: {error}')})"
+            )
+            logger.exception("A delivery report failed.")
 
     def _settle(self, job: _Job, given: int, failures: list[Failure]) -> None:
         is_current = job.block.epoch == self._chain.epoch
@@ -169,13 +171,13 @@ class Pump:
             if is_current and self._live:
                 self._replace(job, given + place, error)
                 if self.give_up_because is not None:
-                    # Kafka has nothing of this message, so its block never finishes.
+                    # Kafka has no record of this message, so its block never finishes.
                     return
         self.progress_at = time.monotonic()
         self._chain.delivered(job.block)
 
     def _replace(self, job: _Job, place: int, error: DeliveryError) -> None:
-        """Kafka will never take this record: what it held becomes a dead letter, and a smaller one if need be."""
+        """Replace a record that Kafka will never take by a dead letter, and by a smaller one if needed."""
         key, value = job.keys[place], job.values[place]
         if job.topic == READINGS:
             fault = Reject(Reason.KAFKA_TOO_LARGE, None, f"a record of {len(value)} bytes", error.text)
@@ -191,9 +193,9 @@ class Pump:
                 return
             value = smaller.value
         else:
-            # Remembered until this gateway ends; the next one has to be told again, and decoders ask for that.
+            # Remembered until this gateway ends; the next one needs it again, and decoders ask for that.
             known = key.decode("utf-8", "backslashreplace")
-            logger.error("topic %s does not take what is known of %s (%s)", job.topic, known, error.text)
+            logger.error("Topic %s does not accept the remembered state of %s (%s).", job.topic, known, error.text)
             return
         self._add_job(_Job(job.block, DEAD_LETTERS, [key], [value]))
 
@@ -201,7 +203,7 @@ class Pump:
         return self._gate.reject(message, fault, device, sequence=sequence)
 
     def _advance(self, log: LogWriter) -> None:
-        """Send the outcome of what is finished; its report releases the PUBACKs."""
+        """Send the outcome of finished messages; its report releases the PUBACKs."""
         if not self._live:
             return
         if self._outcome_waiting is None:
@@ -229,4 +231,4 @@ class Pump:
 
 
 def _sentence(topic: str, error: DeliveryError) -> str:
-    return f"Kafka does not take records of topic {topic} ({error.text})"
+    return f"Kafka does not accept records of topic {topic} ({error.text})"

@@ -1,8 +1,8 @@
-"""How often a device may send: one token bucket per device, in bounded memory, judged without waiting.
+"""Message rate of devices: one token bucket per device, in bounded memory, judged without waiting.
 
-A message over the rate becomes a dead letter at once; holding it would hold everything behind it in the session. What
-a device queued while *we* did not take messages (no connection, or Kafka too slow to acknowledge) is no flood: after
-such a stop each device may catch up what its rate allowed meanwhile.
+A message over the rate becomes a dead letter at once; holding it would hold everything behind it in the session. Messages
+that a device queued while *we* took none (no connection, or Kafka too slow to acknowledge) are not a flood: after such a
+stop each device may send what its rate allowed meanwhile.
 """
 
 import time
@@ -13,13 +13,13 @@ from typing import Final
 __all__ = ["FLOOD_KEEP_BYTES", "DeviceRate"]
 
 FLOOD_KEEP_BYTES: Final = 1024
-"""Payload that the dead letter of a message over the rate keeps: a usual reading whole, so that it can be redriven."""
+"""Payload that the dead letter of a message over the rate keeps: enough for a usual reading, so that it can be redriven."""
 MAX_DEVICES: Final = 100_000
 MAX_UNDO: Final = 200_000
 STOP_US: Final = 1_000_000
-"""A message that waited longer for its acknowledgement tells of a stop."""
+"""A message that waited longer for its acknowledgement shows a stop."""
 GRACE_US: Final = 60_000_000
-"""At least so long after a stop devices may catch up; longer after a longer stop."""
+"""Least time after a stop in which devices may catch up; longer after a longer stop."""
 
 
 def _now_us() -> int:
@@ -38,15 +38,15 @@ class DeviceRate:
         max_devices: int = MAX_DEVICES,
         now_us: Callable[[], int] = _now_us,
     ) -> None:
-        """`now_us` is the clock by which messages are received."""
+        """Take the limits; `now_us` is the clock by which messages are received."""
         self.per_second, self.burst = per_second, burst
         self._catch_up_us, self._max_devices, self._now_us = int(catch_up_seconds * 1e6), max_devices, now_us
         self._buckets: OrderedDict[str, tuple[float, int]] = OrderedDict()
         self._undo: deque[tuple[int, str, int]] = deque(maxlen=MAX_UNDO)
         self._received_us: int | None = None
-        # Our own clock: it adds up what passed between messages, so a wall clock set back stops nothing for ever.
+        # Our own clock: it adds up the time between messages, so a wall clock that is set back does not stop it forever.
         self._clock_us = 0
-        # How long we were away before this start nobody knows.
+        # The time without a gateway before this start is unknown.
         self._stop_us, self._stop_until_us, self._stop_wall_us = self._catch_up_us, 0, 0
 
     def __len__(self) -> int:
@@ -54,12 +54,12 @@ class DeviceRate:
 
     @property
     def fill(self) -> float:
-        """Share of the memory in use. At 1 each new device takes the place of the one that was silent for longest."""
+        """Share of the memory in use. At 1 each new device replaces the one that was silent for longest."""
         self._drop_refilled()
         return len(self._buckets) / self._max_devices
 
     def take(self, device: str, received_us: int, number: int) -> bool:
-        """Whether message `number` is within the device's rate; it is charged only then."""
+        """Return whether message `number` is within the device's rate; it is charged only then."""
         self._advance(received_us)
         in_grace = self._in_grace()
         limit = self.burst + (self.per_second * self._stop_us / 1e6 if in_grace else 0)
@@ -70,7 +70,7 @@ class DeviceRate:
                 self._buckets.popitem(last=False)
         else:
             tokens = min(limit, bucket[0] + (self._clock_us - bucket[1]) * self.per_second / 1e6)
-        is_within = tokens >= 1 - 1e-9  # what adds up of fractions may miss a whole by a rounding
+        is_within = tokens >= 1 - 1e-9  # a sum of fractions may miss a whole number by rounding
         if is_within:
             tokens -= 1
             self._undo.append((number, device, received_us))
@@ -79,7 +79,7 @@ class DeviceRate:
         return is_within
 
     def acknowledged(self, upto: int) -> None:
-        """Messages up to this number will not come again. One that waited long tells that we were stopped."""
+        """Note that messages up to this number will not come again. One that waited long shows that we were stopped."""
         undo = self._undo
         if not undo or undo[0][0] > upto:
             return
@@ -88,7 +88,7 @@ class DeviceRate:
             undo.popleft()
 
     def roll_back(self) -> None:
-        """A new connection: what is delivered again is free, and what was queued meanwhile may be caught up."""
+        """Make redelivered messages free, and let devices catch up queued ones, for a new connection."""
         if self._undo or self._received_us is not None:
             self._note_stop(self._undo[0][2] if self._undo else self._received_us or 0)
         while self._undo:
@@ -103,7 +103,7 @@ class DeviceRate:
         self._received_us = received_us
 
     def _drop_refilled(self) -> None:
-        """Who was silent for so long that its bucket is full again is judged as one that nobody knows."""
+        """Drop devices that were silent until their bucket is full again: they count like unknown ones."""
         most = self.burst + self.per_second * max(self._stop_us, self._catch_up_us) / 1e6
         while self._buckets:
             device, (tokens, at_us) = next(iter(self._buckets.items()))
@@ -115,11 +115,11 @@ class DeviceRate:
         return self._clock_us - self._stop_until_us < max(GRACE_US, self._stop_us)
 
     def _note_stop(self, since_us: int) -> None:
-        """We took nothing, or acknowledged nothing, from then until now."""
+        """Note that we took or acknowledged nothing from then until now."""
         now_us = self._now_us()
         if now_us - since_us < STOP_US:
             return
-        # Messages that waited side by side tell of the same stop: only what is new of it counts.
+        # Messages that waited at the same time show the same stop: only its new part counts.
         known_us = self._stop_us if self._in_grace() else 0
         since_us = max(since_us, self._stop_wall_us) if known_us else since_us
         self._stop_us = min(known_us + max(0, now_us - since_us), self._catch_up_us)

@@ -1,4 +1,4 @@
-"""A reading for people: where it stands in its message, and its value with the unit."""
+"""Readings for people: the place in the message, and the value with its unit."""
 
 import re
 from typing import Final
@@ -13,21 +13,21 @@ _DOTTED: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]
 
 
 def reading_path(match: RouteMatch, reading: Reading, *, is_batch: bool = False) -> str:
-    """Where a reading stands in its message, as far as its name says so.
+    """Return the place of a reading in its message, as far as its name shows it.
 
     Native messages: exactly (an item with counters by these, else by its position). Others: the metric's name as a
-    path, since metrics are named after their place in the document.
+    path, because metrics are named after their place in the document.
     """
     return member_path(item_path(match, reading, is_batch), reading.metric)
 
 
 def native_batch(decoded: Decoded, match: RouteMatch) -> bool:
-    """Whether the readings come from an array of native items; an array of one item without counters looks like none."""
+    """Return whether the readings come from an array of native items; an array of one item without counters looks like none."""
     return match.decoder == "native" and any(one.index or one.message_id is not None for one in decoded.readings)
 
 
 def item_path(match: RouteMatch, reading: Reading, is_batch: bool) -> str:
-    """Where the item of a reading stands."""
+    """Return the place of a reading's item."""
     if match.decoder != "native":
         return "$"
     if not is_batch:
@@ -38,14 +38,14 @@ def item_path(match: RouteMatch, reading: Reading, is_batch: bool) -> str:
 
 
 def member_path(root: str, metric: str) -> str:
-    """Where a metric stands below an item."""
+    """Return the place of a metric below an item."""
     if root == "$" and _DOTTED.fullmatch(metric):
         return f"$.{metric}"
     return json_path(root, metric)
 
 
 def show_reading(reading: Reading) -> str:
-    """A reading's value and unit for people."""
+    """Return a reading's value and unit for people."""
     if reading.value is None or reading.text is not None:
         shown = show_value(reading.text) if reading.value is None else show(reading.text or "")
         return shown if reading.unit is None else f"{shown} {show(reading.unit)}"
@@ -53,6 +53,6 @@ def show_reading(reading: Reading) -> str:
 
 
 def show_quantity(value: float | None, unit: str | None) -> str:
-    """A number and its unit for people."""
+    """Return a number and its unit for people."""
     number = f"{value:.0f}" if value is not None and value.is_integer() and abs(value) < 1e15 else repr(value)
     return number if unit is None else f"{number} {show(unit)}"

@@ -1,15 +1,15 @@
-"""Receipts: a device's refusals as messages on `tidegate/receipts/<device>`, limited per device and in total.
+"""Receipts: a device's rejections as messages on `tidegate/receipts/<device>`, limited per device and in total.
 
     {"reason": "wrong_type", "path": "$.values.temp", "got": "…", "wanted": "…", "profile": null, "message_id": "bs:1:7",
      "topic": "tidegate/v1/attic/readings", "received_at": "2026-11-28T06:01:15.131Z", "partial": false, "count": 1}
 
-`count` is how many parts of the message were refused, the first of which is told; `held_back`, where it stands, how many
+`count` is how many parts of the message were rejected; the receipt names the first. `held_back`, if present, is how many
 receipts of this device before this one were not sent. A device that counts again under the same boot gets
 `{"warning": "sequence_restarted", "got": "…", "wanted": "…", "received_at": "…"}`.
 
 A message with an MQTT 5 response topic gets the receipt there too, with its correlation data. A device must not make us
-publish where others take commands: a response topic has to lie under `tidegate/receipts/`, or match
-`receipts.response_topics` and be none that a route ingests.
+publish where others take commands: a response topic must be under `tidegate/receipts/`, or match
+`receipts.response_topics` and not be ingested by a route.
 """
 
 import json
@@ -34,20 +34,20 @@ __all__ = ["RECEIPTS", "DeviceReceipts", "make_receipts", "receipt_topic"]
 
 RECEIPTS: Final = "tidegate/receipts/"
 MAX_DEVICES: Final = 5_000
-"""Devices remembered, about a kilobyte each at most; the one not refused for longest is forgotten first."""
+"""Most remembered devices, about a kilobyte each; the one without a rejection for longest is forgotten first."""
 MAX_TOPIC_BYTES: Final = 512
 MAX_CORRELATION_BYTES: Final = 1024
 
 
 def receipt_topic(device: str) -> str:
-    """Where a device hears of its refusals; `+ # / %` of its id are percent-encoded."""
+    """Return the topic of a device's receipts; `+ # / %` of its id are percent-encoded."""
     return RECEIPTS + topic_device(device)
 
 
 def make_receipts(
     settings: ReceiptSettings, routes: tuple[RouteSettings, ...], limits: GatewaySettings, metrics: GatewayMetrics
 ) -> Receipts:
-    """Who tells devices why, as the settings ask; the one that tells nobody where they are switched off."""
+    """Make the writer of receipts that the settings ask for; one that writes none if receipts are switched off."""
     if not settings.enabled:
         return Receipts()
     table = compile_routes(routes, limits) if settings.response_topics else None
@@ -55,7 +55,7 @@ def make_receipts(
 
 
 class _Waiting(NamedTuple):
-    """A receipt to be told: refused parts of one message, when it was received, and where to."""
+    """A receipt to send: rejected parts of one message, when it was received, and the topics."""
 
     parts: list[Refusal]
     received_us: int
@@ -63,7 +63,7 @@ class _Waiting(NamedTuple):
 
 
 class _Bucket:
-    """How many receipts one device may get now, and what waits to be told."""
+    """Number of receipts that one device may get now, and the receipts that wait."""
 
     __slots__ = ("_at", "_tokens", "held_back", "waiting")
 
@@ -73,7 +73,7 @@ class _Bucket:
         self.waiting: _Waiting | None = None
 
     def fill(self, now: float, per_second: float, burst: float) -> bool:
-        """Whether a token is there at this time."""
+        """Return whether a token is available at this time."""
         self._tokens = min(burst, self._tokens + max(0.0, now - self._at) * per_second)
         self._at = now
         return self._tokens >= 1.0
@@ -84,7 +84,7 @@ class _Bucket:
 
 
 class DeviceReceipts(Receipts):
-    """See Receipts. Memory is bounded, and so is what a flood of refusals makes us send."""
+    """See Receipts. Memory is bounded, and so are the receipts that a flood of rejections causes."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class DeviceReceipts(Receipts):
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`routes` tells which response topics would come back as readings; without it only our own topics are used."""
+        """Take the limits; `routes` shows which response topics would come back as readings. Without it only our own are used."""
         self._settings, self._metrics, self._routes, self._clock = settings, metrics, routes, clock
         self._per_second = settings.per_device_per_minute / 60
         self._allowed = [compile_filter(text) for text in settings.response_topics]
@@ -136,7 +136,7 @@ class DeviceReceipts(Receipts):
         for key in list(self._holding):
             bucket = self._buckets[key]
             if bucket.waiting is not None:
-                bucket.held_back -= 1  # the one that is told now
+                bucket.held_back -= 1  # the one that is sent now
                 replies += self._tell(bucket.waiting, now, again=True)
         return replies
 
@@ -151,7 +151,7 @@ class DeviceReceipts(Receipts):
         return found
 
     def _may_publish(self, topic: str) -> bool:
-        """Whether a device may have its receipts there; MQTT allows no wildcards in a response topic (3.3.2.3.5)."""
+        """Return whether a device may have its receipts there; MQTT allows no wildcards in a response topic (3.3.2.3.5)."""
         if not topic.isprintable() or any(char in topic for char in "+#") or topic.startswith("$"):
             return False
         if len(topic.encode("utf-8", "replace")) > MAX_TOPIC_BYTES:
@@ -163,9 +163,9 @@ class DeviceReceipts(Receipts):
         return self._routes is not None and self._routes.match(topic) in (None, OWN)
 
     def _tell(self, told: "_Waiting", now: float, *, again: bool = False) -> list[Reply]:
-        """The receipt, or nothing where it is held back; `again`: it is no new refusal."""
-        # Response topics do not count apart, else naming ever new ones would use up what is there for all. Those
-        # without a device share one rate.
+        """Return the receipt, or nothing if it is held back; `again`: it is not a new rejection."""
+        # Response topics have no separate rate: else new topic names would use up the total rate. Rejections without a
+        # device share one rate.
         key = told.parts[0].device or ""
         bucket, total = self._bucket(key, now), self._total
         mine = bucket.fill(now, self._per_second, self._settings.per_device_burst)
@@ -196,13 +196,13 @@ class DeviceReceipts(Receipts):
 
 
 def _correlation(refusal: Refusal, address: str) -> bytes | None:
-    """The message's correlation data where it asked for the receipt there."""
+    """Return the message's correlation data if it asked for the receipt there."""
     data = refusal.correlation if address == refusal.response_topic else None
     return data if data is not None and len(data) <= MAX_CORRELATION_BYTES else None
 
 
 def _small(refusal: Refusal) -> Refusal:
-    """What of a refusal is told, without what a device may make long: it is kept while it waits."""
+    """Truncate device-controlled fields, so that queued rejections stay small."""
     fault = refusal.reject
     shown = replace(fault, path=_shown(fault.path), got=_shown(fault.got), wanted=_shown(fault.wanted))
     kept = refusal.correlation if len(refusal.correlation or b"") <= MAX_CORRELATION_BYTES else None
@@ -212,7 +212,7 @@ def _small(refusal: Refusal) -> Refusal:
 
 
 def _by_message(refusals: list[Refusal]) -> Iterator[list[Refusal]]:
-    """Refused parts of one message together (they follow each other); each whole message alone."""
+    """Yield the rejected parts of one message together (they are adjacent), and each whole message alone."""
     for is_partial, group in groupby(refusals, key=lambda one: (one.device, one.topic, one.message_id, one.partial)):
         if is_partial[3]:
             yield list(group)
@@ -243,8 +243,8 @@ def _payload(parts: list[Refusal], received_us: int, held_back: int) -> bytes:
 def _warning(restart: Restart, received_us: int) -> bytes:
     told = {
         "warning": "sequence_restarted",
-        "got": f"boot {restart.boot} counts again from {restart.seq}, though it reached {restart.high}",
-        "wanted": "another `boot` at each start, or a `message-id`: readings under numbers that were used are taken for copies",
+        "got": f"boot {restart.boot} counts again from {restart.seq}, after it had reached {restart.high}",
+        "wanted": "a new `boot` at each start, or a `message-id`: readings with numbers that were used count as duplicates",
         "received_at": _moment(received_us),
     }
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""When to try the broker again: soon at first, then later and later, never in step with other gateways."""
+"""Reconnect times: soon at first, then later and later, never in step with other gateways."""
 
 import random
 from typing import Final
@@ -7,16 +7,16 @@ __all__ = ["QUICK_LOSSES", "Reconnect"]
 
 QUICK_LOSS_SECONDS: Final = 10.0
 QUICK_LOSS_PAUSES: Final = 4.0
-"""A connection that lasts no longer than so many of the pauses before it is lost quickly, too: of two gateways that
-throw each other out, each stays for as long as the other pauses."""
+"""A connection also counts as lost quickly if it lasts no longer than this many of the pauses before it: when two gateways
+take over each other's session, each stays for as long as the other pauses."""
 QUICK_LOSSES: Final = 6
-"""So many connections in a row, each accepted and soon closed by the broker: perhaps two gateways share a
-client id (MQTT 3.1.1 does not say), perhaps the link is bad."""
+"""After this many connections in a row, each accepted and soon closed by the broker, either two gateways share a client id
+(MQTT 3.1.1 does not say so), or the link is bad."""
 FIRST_SECONDS: Final = 0.25
 
 
 class Reconnect:
-    """Counts attempts and quick losses. All times are monotonic seconds, given by the caller."""
+    """Counter of attempts and quick losses. All times are monotonic seconds, given by the caller."""
 
     def __init__(self, longest_seconds: float) -> None:
         self._longest_seconds = longest_seconds
@@ -28,27 +28,27 @@ class Reconnect:
         self._is_up = False
 
     def wait_seconds(self, now: float) -> float:
-        """How long until the next attempt; at most 0 where it is due."""
+        """Return how long until the next attempt; at most 0 if it is due."""
         return self._next_attempt_at - now
 
     def attempt(self) -> None:
-        """One begins now."""
+        """Note that an attempt begins now."""
         self._attempts += 1
 
     def accepted(self, now: float) -> None:
-        """The broker let us in."""
+        """Note that the broker accepted the connection."""
         self._connected_at, self._is_up = now, True
 
     def established(self) -> None:
-        """The subscriptions stand: the next loss begins with the shortest pause."""
+        """Note that the subscriptions are granted: the next loss begins with the shortest pause."""
         self._attempts = 0
 
     def lost(self, now: float, *, explained: bool) -> bool:
-        """An established connection is gone; True where that has happened again and again without a reason.
+        """Note that an established connection is gone; True if that has happened repeatedly without a reason.
 
         Args:
             now: when.
-            explained: whether it is known why, which makes it no sign of a bad link.
+            explained: whether the reason is known, so that it is not a sign of a bad link.
         """
         is_quick = not explained and not self._has_lasted(now)
         self._is_up = False
@@ -56,7 +56,7 @@ class Reconnect:
         return self._quick_losses >= QUICK_LOSSES
 
     def is_suspect(self, now: float) -> bool:
-        """Whether connections end soon again and again, and none has lasted since."""
+        """Return whether connections repeatedly end soon, and none has lasted since."""
         return self._quick_losses >= QUICK_LOSSES and not (self._is_up and self._has_lasted(now))
 
     def _has_lasted(self, now: float) -> bool:
@@ -64,7 +64,7 @@ class Reconnect:
 
     @property
     def quick_losses(self) -> int:
-        """In a row."""
+        """Number of quick losses in a row."""
         return self._quick_losses
 
     def plan(self, now: float) -> float:

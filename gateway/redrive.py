@@ -1,17 +1,17 @@
-"""A dead letter through the present routes and profiles once more: what becomes of it now, and the records to produce.
+"""Redrive of dead letters through the current routes and profiles: the new outcome, and the records to produce.
 
-Pure: reading the letters and producing the records is deploy/dlq/redrive.py. What a redriven reading keeps and gets:
+Pure: deploy/dlq/redrive.py reads the dead letters and produces the records. A redriven reading keeps and gets:
 
-- receive time, topic, trace, `retained` and since when it may have waited in the broker: those of the original message, so its
-  rows stand in the day they belong to, and a reading without a time of its own is not dated to the redrive;
-- identity: the message's own, where it has one. Else `dl:<gateway>:<epoch>:<number>`, the name of the message: two
-  redrives of it are one, and also after the dead letters' topic was made anew, which uses its offsets again;
-- payload: that of the message, so its hash is the same; of a copy that the landing could not compare with what is stored
+- receive time, topic, trace, `retained` and since when it may have waited in the broker: those of the original message, so
+  its rows are in the right day, and a reading without its own time is not dated to the redrive;
+- identity: the message's own, if it has one. Else `dl:<gateway>:<epoch>:<number>`, the name of the message: two redrives
+  of it are one, also after the dead letters' topic was recreated, which uses its offsets again;
+- payload: that of the message, so its hash is the same. For a copy that the landing could not compare with stored rows
   (`unchecked_duplicate`), the record itself: the landing compares it again;
-- flag `redriven`, tag `dead_letter` = id of the letter: its lineage. `tidegate audit` counts it as a message of a gateway
-  `redrive`.
+- flag `redriven`, tag `dead_letter` = id of the dead letter: its lineage. `tidegate audit` counts it as a message of a
+  gateway `redrive`.
 
-What others do while deciding stays out: no reply, no receipt, no change of decoder state, and no new dead letter.
+A redrive has no other effects: no reply, no receipt, no change of decoder state, and no new dead letter.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -37,7 +37,7 @@ Ending = Literal["accepted", "refused", "ignored", "stored", "skipped"]
 
 
 class Letter(NamedTuple):
-    """A row of `dead_letters`, with what names it and what judging it again needs. `payload` may be cut."""
+    """A row of `dead_letters`, with its name and the data to judge it again. `payload` may be cut."""
 
     id: str
     source_topic: str
@@ -62,15 +62,15 @@ class Letter(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The message it came from: several letters may tell of parts of one."""
+        """Name of its message: several dead letters may belong to parts of one."""
         return f"{self.gateway}:{self.epoch}:{self.number}" if self.gateway else self.id
 
 
 class Verdict(NamedTuple):
-    """What became of a message that one or more letters tell of.
+    """New outcome of a message with one or more dead letters.
 
-    `accepted`: `records` are to be produced. `stored`: it would be, but all of it is in the table. `refused`: `faults`
-    say why. `ignored`: by rule no reading now. `skipped`: it cannot be judged, `why` says what stands in the way.
+    `accepted`: `records` are to be produced. `stored`: it would be accepted, but all of it is in the table. `refused`:
+    `faults` say why. `ignored`: a rule ignores it now. `skipped`: it cannot be judged; `why` gives the reason.
     """
 
     letters: list[Letter]
@@ -81,7 +81,7 @@ class Verdict(NamedTuple):
 
     @property
     def readings(self) -> int:
-        """How many readings there are to store."""
+        """Number of readings to store."""
         return sum(len(record.readings) for record in self.records)
 
 
@@ -89,10 +89,10 @@ def judge(letters: list[Letter], gate: Gate, stored: Iterable[Part] = ()) -> Ver
     """Decide about one message.
 
     Args:
-        letters: all of the same message; their payload is the same, but some may have it cut.
-        gate: with the present routes, limits and profiles.
-        stored: the parts of this message that are in `readings` under its name, where a letter is partial. Where none
-            is, a message without identity has to wait until they are; one with an identity is recognised by that.
+        letters: all of the same message; their payload is the same, but some may have cut it.
+        gate: with the current routes, limits and profiles.
+        stored: the parts of this message that are in `readings` under its name, if a dead letter is partial. If there are
+            none, a message without identity must wait for them; one with an identity is recognised by it.
     """
     whole = next((letter for letter in letters if len(letter.payload) == letter.payload_bytes), None)
     letter = whole or letters[0]
@@ -109,7 +109,9 @@ def judge(letters: list[Letter], gate: Gate, stored: Iterable[Part] = ()) -> Ver
         return Verdict(letters, "ignored", why=outcome.ignored.value)
     decoded, kept = [decode_record(r.value) for r in outcome.records if r.topic == READINGS], set(stored)
     if letter.partial and not kept and any(_is_nameless(record) for record in decoded):
-        return Verdict(letters, "skipped", why="its other parts are not in the table: not landed yet, or deleted")
+        return Verdict(
+            letters, "skipped", why="its other parts are not in the table: they have not landed yet, or were deleted"
+        )
     records = [redriven for record in decoded if (redriven := _redriven(record, letter, kept)) is not None]
     faults = _faults(outcome)
     ending: Ending = "accepted" if records else "refused" if faults else "stored"
@@ -117,14 +119,14 @@ def judge(letters: list[Letter], gate: Gate, stored: Iterable[Part] = ()) -> Ver
 
 
 def identities(verdict: Verdict) -> set[Identity]:
-    """Of all readings that there are to store."""
+    """Return the identities of all readings to store."""
     return {_identity(record, reading) for record in verdict.records for reading in record.readings}
 
 
 def leave_out(verdict: Verdict, stored: Mapping[Identity, Set[Part]]) -> Verdict:
-    """Without what stands in `readings` under its identity, whichever delivery or redrive of the message brought it.
+    """Remove readings that are in `readings` under their identity, whichever delivery or redrive brought them.
 
-    Spark drops that too, but only as long as it remembers the identity. A copy that was not compared goes to Spark, which
+    Spark drops those too, but only as long as it remembers the identity. A copy that was not compared goes to Spark, which
     compares it.
     """
     if verdict.ending != "accepted" or verdict.letters[0].reason == Reason.UNCHECKED_DUPLICATE:
@@ -148,9 +150,9 @@ def _identity(record: ReadingRecord, reading: Reading) -> Identity:
 
 def _hindrance(letter: Letter) -> str | None:
     if letter.reason == Reason.CONFLICTING_DUPLICATE:
-        return "its identity is stored already, and would be again: the first one stays"
+        return "another message with its identity is stored, and that one stays"
     if letter.stage == Stage.STREAM and letter.reason != Reason.UNCHECKED_DUPLICATE:
-        return "it never was an MQTT message: another program wrote it to Kafka"
+        return "it was never an MQTT message: another program wrote it to Kafka"
     if letter.topic is None or letter.gateway is None:
         return "it names no MQTT topic"
     if len(letter.payload) != letter.payload_bytes:
@@ -158,7 +160,7 @@ def _hindrance(letter: Letter) -> str | None:
         kept = f"only {len(letter.payload)} of its {letter.payload_bytes} bytes were kept"
         return f"{kept}{why}: have the device send it again"
     if letter.reason == Reason.BAD_ENCODING and letter.path == "topic":
-        return "its topic is no text, so no route can match it"
+        return "its topic is not UTF-8, so no route can match it"
     return None
 
 
@@ -185,7 +187,7 @@ def _is_nameless(record: ReadingRecord) -> bool:
 
 
 def _redriven(record: ReadingRecord, letter: Letter, stored: set[Part]) -> ReadingRecord | None:
-    """The record as it is produced, without what is stored; None where nothing is left."""
+    """Return the record to produce, without stored readings; None if nothing is left."""
     record.readings = [r for r in record.readings if (record.device, r.metric, r.index) not in stored]
     if not record.readings:
         return None
@@ -193,6 +195,6 @@ def _redriven(record: ReadingRecord, letter: Letter, stored: set[Part]) -> Readi
     record.flags = [*(record.flags or ()), REDRIVEN]
     record.tags = {**(record.tags or {}), LINEAGE: letter.id}
     if record.message_id is None:
-        # `no_identity` stays among the flags: a copy that the broker had delivered twice is two letters.
+        # `no_identity` stays among the flags: a message that the broker had delivered twice has two dead letters.
         record.message_id = f"dl:{letter.message}"
     return record

@@ -1,6 +1,6 @@
-"""Routes that change while the gateway runs: taken whole between two messages, or refused while the old ones stay.
+"""Routes that change while the gateway runs: applied as a whole between two messages, or rejected while the old ones stay.
 
-A message keeps what was made of it: its records and its place in the chain of acknowledgements do not look at routes again.
+A message keeps its outcome: its records and its place in the chain of acknowledgements do not depend on routes any longer.
 """
 
 import logging
@@ -23,7 +23,7 @@ logger = logging.getLogger("tidegate.gateway")
 
 
 class NewRoutes(NamedTuple):
-    """What changed: all routes and vendors of the settings, in which `source`."""
+    """Changed routes: all routes and vendors of the settings in `source`."""
 
     routes: tuple[RouteSettings, ...]
     vendors: Mapping[str, VendorSettings]
@@ -31,23 +31,23 @@ class NewRoutes(NamedTuple):
 
 
 ReadRoutes = Callable[[], NewRoutes | None]
-"""Called about once a second; None where nothing changed. ConfigError where the change is bad: told once for each change."""
+"""Called about once a second; None if nothing changed. ConfigError if the change is bad, once for each change."""
 
 
 def no_news() -> None:
-    """Routes that never change."""
+    """Return None: routes that never change."""
     return
 
 
 class RouteReload:
-    """Owned by the gateway's one thread, and called between messages."""
+    """Reload of routes. Owned by the gateway's one thread, and called between messages."""
 
     def __init__(self, read: ReadRoutes, table: RouteTable, limits: GatewaySettings) -> None:
-        """`table` is the one that gate and short way follow."""
+        """Take the table that gate and fast path follow."""
         self._read, self._table, self._limits = read, table, limits
 
     def tick(self, gate: Gate, express: Express, policy: Policy, receipts: Receipts, own: OwnState) -> bool:
-        """Look for a change and take it; True where it was taken."""
+        """Look for a change and apply it; True if one was applied."""
         source = ""
         try:
             new = self._read()
@@ -58,12 +58,14 @@ class RouteReload:
             gate.find_decoders()
             policy.follow_routes(new.routes)
         except ConfigError as error:
-            logger.error("changed routes%s are refused, those before stay: %s", source, error)
+            logger.error("Rejected the changed routes%s. The previous routes stay in use: %s", source, error)
             return False
-        # From here on nothing fails: what follows routes follows the new ones, all at once.
+        # From here on nothing fails: everything switches to the new routes at once.
         self._table.take(table)
         express.forget_topics()
         receipts.follow_routes(table)
         own.count_again()
-        logger.info("changed routes of %s apply: %d, before the shipped ones", new.source, len(new.routes))
+        logger.info(
+            "The routes of %s have changed: %d now apply, before the shipped ones.", new.source, len(new.routes)
+        )
         return True

@@ -1,8 +1,8 @@
-"""Which decoder reads which topic. Compiled once; wrong route settings are one sentence at start.
+"""Routes from topics to decoders. Compiled once; a wrong route is one sentence at start.
 
-Order: own topics (never ingested), the native format, the settings' routes in the order they stand, then those of the
-shipped presets. The first that matches wins; where a route also asks something of the payload and that does not hold,
-the next one that matches the topic is tried.
+Order: own topics (never ingested), the native format, the settings' routes in their order, then those of the shipped
+presets. The first match wins. If a route also has a condition on the payload and it does not hold, the next route that
+matches the topic is tried.
 """
 
 import difflib
@@ -35,13 +35,13 @@ _OWN_PREFIXES: Final = ("tidegate/receipts/", "$SYS/")
 _OWN_TOPICS: Final = frozenset({"tidegate/receipts", "$SYS"})
 _CACHED_TOPICS: Final = 20_000
 _CACHED_CHARACTERS: Final = 512
-"""Of the topics that are remembered; MQTT allows 65,535 bytes, and those who send such send ever new ones."""
+"""Longest remembered topic; MQTT allows 65,535 bytes, and devices rarely repeat long topics."""
 _NAME = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One compiled `[[routes]]` entry. `name` says in words which, `own` that it stands in the settings."""
+    """One compiled `[[routes]]` entry. `name` describes it, `own` says that it is in the settings."""
 
     name: str
     own: bool
@@ -53,7 +53,7 @@ class Route:
     payload: re.Pattern[bytes] | None
 
     def match(self, topic: str) -> RouteMatch | None:
-        """The route for this topic, None where filter or segments do not match."""
+        """Return the match for this topic; None if filter or segments do not match."""
         names = self.filter.match(topic)
         if names is None:
             return None
@@ -67,7 +67,7 @@ class Route:
         bare_unit = None if metric in given.units else self.units.find(metric, metric)
         return RouteMatch(
             IGNORE if given.ignore is not None else MAPPING if given.mapping is not None else given.decoder,
-            # A mapping may find the device in the payload, also where the topic has no segment for it.
+            # A mapping may find the device in the payload, even if the topic has no segment for it.
             (head or topic if given.mapping is not None else head)
             if given.device is None
             else _fill(given.device, names),
@@ -88,7 +88,7 @@ class Route:
         )
 
     def fresh(self) -> "Route":
-        """The same route for another table: mappings count what they leave out."""
+        """Return the same route for another table: mappings count left out fields."""
         return self if self.mapping is None else replace(self, mapping=self.mapping.fresh())
 
     @property
@@ -98,17 +98,17 @@ class Route:
 
     @property
     def reader(self) -> str:
-        """What reads its messages, in words."""
+        """Description of what reads its messages."""
         given = self.settings
         if given.ignore is not None:
             return f"ignore {given.ignore.value}"
         if given.mapping is not None:
-            return f"mapping {given.mapping}" if isinstance(given.mapping, str) else "mapping of its own"
+            return f"mapping {given.mapping}" if isinstance(given.mapping, str) else "its own mapping"
         return given.decoder
 
     @property
     def conditional(self) -> bool:
-        """Whether the payload decides if this route takes a message."""
+        """Return whether the payload decides if this route takes a message."""
         named = self.settings.mapping is not None and self.mapping is not None and bool(self.mapping.when.texts)
         return self.payload is not None or named
 
@@ -118,20 +118,20 @@ def _fill(text: str, names: dict[str, str]) -> str:
 
 
 class RouteTable:
-    """Topics to routes. Remembers recent topics, since the same few come with every message."""
+    """Topics to routes. It remembers recent topics, because the same few come with every message."""
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
-        """`routes` in the order in which they are tried."""
+        """Take the routes in the order in which they are tried."""
         self.routes = routes
         self._known: dict[str, RouteMatch | Literal["own"] | None] = {}
 
     def take(self, other: "RouteTable") -> None:
-        """Follow the routes of another table from now on; what is counted begins again."""
+        """Follow the routes of another table from now on; counts begin again."""
         self.routes = other.routes
         self._known.clear()
 
     def match(self, topic: str) -> RouteMatch | Literal["own"] | None:
-        """The topic's route; `OWN` for what this product publishes itself; None where no route matches."""
+        """Return the topic's route; `OWN` for topics that this product publishes itself; None if no route matches."""
         try:
             return self._known[topic]
         except KeyError:
@@ -144,7 +144,7 @@ class RouteTable:
         return found
 
     def left_out(self) -> dict[str, dict[str, int]]:
-        """How often each field was left out by each route's mapping since the start, as `Route.label` to names."""
+        """Return how often each route's mapping left out each field since the start, as `Route.label` to names."""
         found = ((route.label, route.mapping.left_out()) for route in self.routes if route.mapping is not None)
         return {label: fields for label, fields in found if fields}
 
@@ -173,7 +173,7 @@ def compile_routes(settings: tuple[RouteSettings, ...], limits: GatewaySettings 
     """Compile the `[[routes]]` settings, and behind them those of the presets that `limits` names (without it: none).
 
     Raises:
-        ConfigError: names the route, the key and a suggestion.
+        ConfigError: a route is wrong; the text names the route, the key and a suggestion.
     """
     zone = None if limits is None else limits.zone
     if zone is not None:
@@ -190,10 +190,10 @@ def compile_routes(settings: tuple[RouteSettings, ...], limits: GatewaySettings 
 
 @lru_cache(maxsize=16)
 def compile_vendors(own: OwnVendors) -> dict[str, VendorSettings]:
-    """All vendors that mappings may name, in the order in which they are tried: those of the settings come first.
+    """Return all vendors that mappings may name, in the order in which they are tried: those of the settings come first.
 
     Raises:
-        ConfigError: names the vendor of the settings that cannot be followed.
+        ConfigError: a vendor of the settings is wrong; the text names it.
     """
     vendors = known_vendors(own.settings)
     for name in own.settings:
@@ -213,7 +213,7 @@ def _preset_routes(wanted: tuple[str, ...], zone: str | None, own: OwnVendors) -
         test = glob((pattern,))
         if test is not None and not any(map(test, presets)):
             message = (
-                f"[gateway] presets: {pattern!r} names no shipped format{_suggest(pattern, presets)} "
+                f"[gateway] presets: no shipped format matches {pattern!r}{_suggest(pattern, presets)} "
                 f"(shipped: {', '.join(sorted(presets))})"
             )
             raise ConfigError(message)
@@ -245,7 +245,7 @@ def _compile(
         compiled = compile_filter(route.filter)
     except BadFilter as error:
         message = (
-            f"{where}: filter is no topic filter: {error}; write it as in site/+/state, site/# or site/{{device}}/state"
+            f"{where}: invalid topic filter: {error}; write it as in site/+/state, site/# or site/{{device}}/state"
         )
         raise ConfigError(message) from error
     templates = {"device": route.device or "", "metric": route.metric or ""}
@@ -272,14 +272,14 @@ def _check_segment(where: str, what: str, name: str, compiled: TopicFilter) -> N
     if name not in compiled.names:
         named = ", ".join(f"{{{known}}}" for known in compiled.names) or "none"
         near = _suggest(name, compiled.names)
-        message = f"{where}: {what}, which the filter does not{near} (it names: {named})"
+        message = f"{where}: {what}, but the filter does not{near} (it names: {named})"
         raise ConfigError(message)
 
 
 def _mapping(
     where: str, route: RouteSettings, compiled: TopicFilter, vendors: Mapping[str, VendorSettings]
 ) -> CompiledMapping | None:
-    """The route's mapping; of generic JSON the one that only knows the route's units."""
+    """Return the route's mapping; for generic JSON one that knows only the route's units."""
     if route.mapping is None:
         if route.decoder not in ("json", "auto") or route.ignore is not None:
             return None
@@ -304,13 +304,13 @@ def _mapping(
 
 @cache
 def shipped_mappings() -> dict[str, MappingSettings]:
-    """All mappings of the presets by their name, with what they extend."""
+    """Return all mappings of the presets by their name, with everything that they extend."""
     shipped = {name: mapping for preset in load_presets().values() for name, mapping in preset.mappings.items()}
     return {name: follow(name, mapping, shipped) for name, mapping in shipped.items()}
 
 
 def shipped_base(settings: MappingSettings) -> MappingSettings:
-    """A mapping with the shipped one that it extends.
+    """Return a mapping with the shipped one that it extends.
 
     Raises:
         BadPath: no shipped mapping has that name.
@@ -319,7 +319,7 @@ def shipped_base(settings: MappingSettings) -> MappingSettings:
     settings = follow("", settings, known)
     if settings.extends is not None:
         near = _suggest(settings.extends, known) or f"; shipped are {', '.join(sorted(known))}"
-        message = f"extends {settings.extends!r}, which names no mapping{near}"
+        message = f"extends {settings.extends!r}, but no mapping has that name{near}"
         raise BadPath(message)
     return settings
 
@@ -329,9 +329,7 @@ def _zone(where: str, name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         known = available_timezones()
-        message = (
-            f"{where}: zone {name!r} is no IANA time zone{_suggest(name, known)}; wanted a name such as Europe/Berlin"
-        )
+        message = f"{where}: zone {name!r} is not an IANA time zone{_suggest(name, known)}; wanted a name such as Europe/Berlin"
         raise ConfigError(message) from error
 
 

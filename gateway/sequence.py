@@ -1,4 +1,4 @@
-"""What a device's own counter says about loss: gaps and late arrivals, in bounded memory."""
+"""Loss shown by a device's own counter: gaps and late arrivals, in bounded memory."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable
@@ -7,18 +7,18 @@ from typing import Final, NamedTuple
 __all__ = ["DAY_SECONDS", "Numbers", "Restart", "SequenceTracker"]
 
 _JUMP: Final = 2**31
-"""A jump this far, up or down, is a counter that wrapped or was set anew, not a loss."""
+"""A jump this far, up or down, is a counter that wrapped or was reset, not a loss."""
 
 
 DAY_SECONDS: Final = 86_400.0
 RESTART_RUN: Final = 3
-"""So many numbers in a row that were seen long before are a counter that began again."""
+"""This many old numbers in a row mean that the counter began again."""
 RESTART_DEPTH: Final = 1000
-"""So far below the highest number; a device may send again what it had in flight. From its beginning (0 or 1) any depth."""
+"""Least distance below the highest number; a device may resend messages in flight. From 0 or 1, any distance counts."""
 
 
 class Restart(NamedTuple):
-    """A device counts again from numbers that it used before, under the same boot: what it sends looks like copies."""
+    """A device counts again from numbers that it used before, under the same boot: its messages look like copies."""
 
     device: str
     boot: int
@@ -27,34 +27,34 @@ class Restart(NamedTuple):
 
 
 class _Counter:
-    """The highest number of one boot, and the ranges that are missing below it."""
+    """Highest number of one boot, and the ranges that are missing below it."""
 
     __slots__ = ("again", "again_since", "high", "missing")
 
     def __init__(self, high: int) -> None:
         self.high = high
         self.missing: list[tuple[int, int]] = []
-        # The newest of numbers that came again one after the other, and the first of them.
+        # The newest of consecutive repeated numbers, and the first of them.
         self.again = self.again_since = -1
 
 
 _Boots = OrderedDict[int, _Counter]
-"""The boot seen last stands last."""
+"""Counters by boot; the boot seen last is at the end."""
 
 Numbers = list[tuple[int, int, list[tuple[int, int]]]]
-"""(boot, highest number, ranges missing below it) of one device, the boot seen last at the end."""
+"""(boot, highest number, ranges missing below it) of one device; the boot seen last is at the end."""
 
 
 class SequenceTracker:
-    """Follows (device, boot) counters in receive order.
+    """Tracker of (device, boot) counters in receive order.
 
     A `gap` is a number skipped when a later one came; `reordered` is one that came after it had been counted as a gap.
-    So `gap - reordered` is what is still missing. Repeats count as neither. The first number seen is the baseline.
+    So `gap - reordered` is the number of missing ones. Repeats count as neither. The first number seen is the baseline.
     """
 
     def __init__(self, *, max_counters: int = 100_000, max_boots: int = 4, max_ranges: int = 32) -> None:
         """Take the bounds, each at least 1: counters of all devices, of those one device's boots, ranges of a counter."""
-        # A device alone has no other whose counters could make room.
+        # If there is only one device, no other device's counters can make room.
         self._max_counters, self._max_boots = max_counters, min(max_boots, max_counters)
         self._max_ranges = max_ranges
         self._devices: OrderedDict[str, _Boots] = OrderedDict()
@@ -69,14 +69,14 @@ class SequenceTracker:
 
     @property
     def fill(self) -> float:
-        """Share of the memory in use by devices that were not silent for a day: who was leaves first, and misses nothing.
+        """Share of the memory in use by devices that sent within a day: silent devices are forgotten first, without harm.
 
-        At 1 each new counter takes the place of a device that was silent for longest.
+        At 1 each new counter replaces the device that was silent for longest.
         """
         return (self._count - self._silent) / self._max_counters
 
     def pass_time(self, now: float) -> None:
-        """Once a day (`now` in monotonic seconds): who counted nothing since the look before is silent."""
+        """Note, once a day (`now` in monotonic seconds), which devices counted nothing since the look before: they are silent."""
         if self._day_began is not None and now < self._day_began + DAY_SECONDS:
             return
         day = {device: hash((boot, counter.high)) for device, (boot, counter) in self._latest.items()}
@@ -86,9 +86,9 @@ class SequenceTracker:
     def follow(
         self, sequences: Iterable[tuple[str, int, int]], copies: Container[tuple[str, int, int]] = ()
     ) -> list[tuple[str, int, int]]:
-        """Count numbers as (device, boot, seq) in receive order; returns (device, gap, reordered) where there is one.
+        """Count numbers as (device, boot, seq) in receive order; returns (device, gap, reordered) if there is one.
 
-        `copies` are those that the broker sends again, or that share a message with others: no sign of a restart.
+        `copies` are those that the broker sends again, or that share a message with others: not a sign of a restart.
         """
         found: list[tuple[str, int, int]] = []
         latest, recent = self._latest, self._devices.move_to_end
@@ -107,13 +107,13 @@ class SequenceTracker:
         return found
 
     def high(self, device: str, boot: int) -> int | None:
-        """The highest number of a boot; None where it is not followed any more."""
+        """Return the highest number of a boot; None if it is no longer followed."""
         boots = self._devices.get(device)
         counter = None if boots is None else boots.get(boot)
         return None if counter is None else counter.high
 
     def reach(self, device: str, boot: int, seq: int) -> None:
-        """All up to this number is counted already; what is missing below it stays so."""
+        """Note that all numbers up to this one are counted already; missing ones below it stay missing."""
         boots = self._boots(device)
         counter = boots.pop(boot, None)
         if counter is None:
@@ -124,7 +124,7 @@ class SequenceTracker:
         self._latest[device] = boot, counter
 
     def numbers(self, group_of: Callable[[str], int], wanted: Container[int]) -> dict[int, dict[str, Numbers]]:
-        """What is known of the devices of the wanted groups, for `load`."""
+        """Return the known numbers of the devices of the wanted groups, for `load`."""
         found: dict[int, dict[str, Numbers]] = {}
         for device, boots in self._devices.items():
             group = group_of(device)
@@ -134,7 +134,7 @@ class SequenceTracker:
         return found
 
     def load(self, known: dict[str, Numbers]) -> None:
-        """Take what `numbers` gave, before the first message."""
+        """Take the result of `numbers`, before the first message."""
         for device, numbers in known.items():
             for boot, high, missing in numbers:
                 self.reach(device, boot, high)
@@ -151,7 +151,7 @@ class SequenceTracker:
         return gone
 
     def take_restarts(self) -> list[Restart]:
-        """Those found since the last call, each once."""
+        """Return the restarts found since the last call, each once."""
         found, self._restarts = self._restarts, []
         return found
 
@@ -199,7 +199,7 @@ class SequenceTracker:
         return boots
 
     def _make_room(self, boots: _Boots) -> None:
-        """A device pays for its many boots itself; only then does the device go that was silent for longest."""
+        """Make room: a device first loses its own extra boots; only then is the device forgotten that was silent for longest."""
         if len(boots) >= self._max_boots:
             boots.popitem(last=False)
         elif self._count < self._max_counters:
@@ -212,7 +212,7 @@ class SequenceTracker:
 
 
 def _fill(missing: list[tuple[int, int]], seq: int) -> int:
-    """Take a number out of the missing ranges; returns 1 where it was missing."""
+    """Remove a number from the missing ranges; returns 1 if it was missing."""
     for place, (first, last) in enumerate(missing):
         if first <= seq <= last:
             missing[place : place + 1] = [part for part in ((first, seq - 1), (seq + 1, last)) if part[0] <= part[1]]

@@ -1,7 +1,7 @@
-"""The gateway's run loop: receive, decide, produce, and acknowledge what Kafka has. One thread, no locks.
+"""Run loop of the gateway: receive, decide, produce, and acknowledge what Kafka has. One thread, no locks.
 
-Everything it waits for comes from outside: broker, log writer, stop event. When Kafka fails for good the gateway does
-not repair single messages: it drops the connection without acknowledging, takes a new writer and lets the broker
+Everything it waits for comes from outside: broker, log writer, stop event. When Kafka fails for good, the gateway does
+not repair single messages. It drops the connection without acknowledging, opens a new writer and lets the broker
 redeliver in order.
 """
 
@@ -51,25 +51,25 @@ __all__ = ["GatewayService"]
 logger = logging.getLogger("tidegate.gateway")
 
 ReadState = Callable[[], list[tuple[str, bytes]]]
-"""What earlier gateways remembered for their decoders; read once, before the first connection."""
+"""State that earlier gateways stored for their decoders; read once, before the first connection."""
 
 ReadOutcomes = Callable[[int], Iterable[OutcomeRecord]]
 """Outcomes since a time in epoch ms, in the order written; read once, before the first connection."""
 
 GATHER_SECONDS: Final = 0.03
-"""How long a busy loop lets messages and reports gather: at a low rate a pass costs more than its messages."""
+"""Time that a busy loop lets messages and reports gather: at a low rate a pass costs more than its messages."""
 HURRY_BYTES: Final = 16 * 1024
-"""A read of this much leaves no time for gathering."""
+"""A read of this size leaves no time for gathering."""
 TICK_SECONDS: Final = 1.0
 HELD_UP_SECONDS: Final = 0.05
 IDLE_SECONDS: Final = 0.2
 DRAIN_SECONDS: Final = 7.0
 SAVE_SECONDS: Final = 2.0
-"""For what this gateway writes of itself at a stop."""
+"""Time for this gateway's own state at a stop."""
 
 
 class GatewayService(SessionEvents):
-    """One gateway. `run` belongs to one thread; `healthy` and `status` may be asked from others."""
+    """One gateway. `run` belongs to one thread; other threads may call `healthy` and `status`."""
 
     def __init__(
         self,
@@ -119,8 +119,8 @@ class GatewayService(SessionEvents):
         """Receive until `stop` is set, then drain. Blocks.
 
         Raises:
-            FatalError: the session was taken over, Kafka refuses even what must fit, or the clock was never set: end the
-                process, say why.
+            FatalError: the session was taken over, Kafka rejects a record that must fit, or the clock was never set. End
+                the process and say why.
         """
         try:
             while not stop.is_set():
@@ -138,15 +138,15 @@ class GatewayService(SessionEvents):
             self._accounts.disconnected()
             if self._log is not None:
                 self._log.close()
-        self._condition.say("stopped", "stopped; what was not acknowledged waits at the broker")
+        self._condition.say("stopped", "stopped; the broker keeps the messages that were not acknowledged")
 
     def healthy(self) -> tuple[bool, str]:
-        """Whether messages flow: the loop turns and the session is up; and a sentence for people."""
+        """Return whether messages flow (the loop turns and the session is up), and a sentence for people."""
         state, detail, _since = self._condition.now()
         return state == "running", detail
 
     def status(self) -> dict[str, Any]:
-        """State (starting, waiting, running, stalled, draining, failed, stopped), since when, and a sentence."""
+        """Return state (starting, waiting, running, stalled, draining, failed, stopped), since when, and a sentence."""
         state, detail, since = self._condition.now()
         return {
             "state": state,
@@ -156,7 +156,7 @@ class GatewayService(SessionEvents):
             "in_flight": self._chain.in_flight,
         }
 
-    # Events of the session. An exception here would cost the connection, not a message.
+    # Events of the session. An exception here would end the connection, but lose no message.
 
     def connected(self, epoch: int, *, session_lost: bool) -> None:
         """See SessionEvents."""
@@ -165,10 +165,12 @@ class GatewayService(SessionEvents):
         self._backlog.begin(_now_us(), present=self._session.session_present)
         self._accounts.connected(session_lost=session_lost)
         if session_lost:
-            logger.error("the broker has forgotten this gateway's session: what it queued is lost; gaps show it")
+            logger.error(
+                "The broker has lost this gateway's session and the messages queued in it. Sequence gaps show them."
+            )
         if dropped:
             logger.info(
-                "%d messages of the last connection were not acknowledged; the broker sends them again", dropped
+                "%d messages of the last connection were not acknowledged. The broker sends them again.", dropped
             )
 
     def disconnected(self, why: str) -> None:
@@ -197,7 +199,7 @@ class GatewayService(SessionEvents):
         return sent
 
     def _outcome_bytes(self) -> int:
-        """How much of an outcome record a block may take: small against the whole, so that several fit."""
+        """Bytes of an outcome record that a block may take: small against the whole, so that several fit."""
         return 0 if self._log is None else self._log.max_record_bytes(OUTCOMES) // 8
 
     def answered(self, ping: int) -> None:
@@ -209,12 +211,12 @@ class GatewayService(SessionEvents):
         self._accounts.failed(stage)
 
     def _is_full(self, block: Block) -> bool:
-        """Whether more is held than a window; the broker keeps to it at QoS 1, nothing else does at QoS 0."""
+        """Return whether more than a window is held. The broker respects it at QoS 1; nothing limits QoS 0."""
         messages = self._chain.in_flight + len(block)
         return messages >= 2 * self._limits.window_messages or self._holds_enough(block.size_bytes)
 
     def _holds_enough(self, more_bytes: int = 0) -> bool:
-        """Whether the bytes of the window are used up: nothing more is read then, and the broker keeps it."""
+        """Return whether the bytes of the window are used up: then nothing more is read, and the broker keeps the messages."""
         return self._chain.in_flight_bytes + more_bytes >= self._limits.window_bytes
 
     # The loop.
@@ -236,13 +238,13 @@ class GatewayService(SessionEvents):
             raise FatalError(self._pump.give_up_because)
 
     def _turn(self, log: LogWriter, *, read: bool = True) -> None:
-        """One pass. It waits in one place: for the broker while nothing is in flight, else for messages and reports."""
+        """Run one pass. It waits in one place: for the broker while nothing is in flight, else for messages and reports."""
         if not self._is_held_back(log):
             read = read and not self._holds_enough()
             self._session.loop(0.0 if self._pump.busy else IDLE_SECONDS, read=read)
             self._follow_backlog(read=read)
         pause = self._pause(log)
-        # With half a window in flight little comes before the next report; else a sleep costs less than a wait.
+        # With half a window in flight few messages come before the next report; else a sleep costs less than a wait.
         crowded = self._broker.is_half_full
         try:
             self._pump.turn(log, pause if crowded else 0.0)
@@ -255,7 +257,7 @@ class GatewayService(SessionEvents):
             time.sleep(self._broker.gather_seconds(pause))
 
     def _follow_backlog(self, *, read: bool) -> None:
-        """Whether the broker still sends what it kept: told by the answer to a ping."""
+        """Follow, by the answers to pings, whether the broker still sends its backlog."""
         backlog, now_us = self._backlog, _now_us()
         if self._session.read_bytes:
             backlog.heard(now_us)
@@ -270,20 +272,20 @@ class GatewayService(SessionEvents):
                 backlog.look_quiet(self._broker.held, now_us)
 
     def _is_held_back(self, log: LogWriter) -> bool:
-        """Whether the next connection has to wait: each brings its window again, so Kafka takes the last one's first."""
+        """Return whether the next connection must wait: each brings its window again, so Kafka takes the last one's first."""
         return self._session.closed and log.in_flight > 0
 
     def _pause(self, log: LogWriter) -> float:
-        """How long a pass lets messages and reports gather: not where more waits already, longer when Kafka is slow."""
+        """Return how long a pass lets messages and reports gather: 0 if more is waiting already, longer if Kafka is slow."""
         if self._session.read_bytes >= HURRY_BYTES or not (self._pump.busy or log.in_flight):
             return 0.0
         return GATHER_SECONDS if time.monotonic() - self._pump.progress_at < 1.0 else HELD_UP_SECONDS
 
     def _abandon(self, why: str, stop: threading.Event) -> None:
-        """Kafka failed for good: no acknowledgement, a new writer, and the broker redelivers in order."""
+        """Give the connection up after Kafka failed for good: no acknowledgement, a new writer, and redelivery in order."""
         delay = self._next_delay()
         logger.error(
-            "%s: dropping the MQTT connection unacknowledged and starting anew with a new writer in %.1f s", why, delay
+            "%s: dropping the MQTT connection without acknowledging. A new writer starts in %.1f s.", why, delay
         )
         self._accounts.failed("produce")
         self._pump.abort_because = None
@@ -292,11 +294,11 @@ class GatewayService(SessionEvents):
         log, self._log = self._log, None
         if log is not None:
             log.abort()
-        self._wait_for(f"{why}: starting anew in {delay:.1f} s")
+        self._wait_for(f"{why}: retrying in {delay:.1f} s")
         stop.wait(delay)
 
     def _next_delay(self) -> float:
-        """Longer with each failure since the last outcome: a Kafka that opens and then refuses is no better."""
+        """Return a delay that grows with each failure since the last outcome, even if Kafka opened in between."""
         self._failures += 1
         longest: float = min(10.0, 0.25 * 2 ** min(self._failures, 8))
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads tries, guards nothing
@@ -317,16 +319,16 @@ class GatewayService(SessionEvents):
             stop.wait(max(self._next_delay(), error.retry_after_seconds))
 
     def _recall(self, found: list[tuple[str, bytes]]) -> None:
-        """What earlier processes remembered: of devices for the decoders, and of this gateway itself."""
+        """Load the state of earlier processes: of devices for the decoders, and of this gateway itself."""
         self._state.load([(key, value) for key, value in found if not is_own_state(key)])
         since_ms = self._own.load(found)
         if since_ms is not None:
             try:
                 self._own.replay(self._read_outcomes(since_ms))
             except FatalError as error:
-                # Only the numbers of the last minute are unknown then: they count as gaps, and nothing is hidden.
+                # Then only the numbers of the last minute are unknown: they count as gaps, and nothing is hidden.
                 logger.warning(
-                    "%s; gaps of devices may be reported that were none: grant the Kafka user READ on %s",
+                    "%s. Gaps may be reported that are not real. Grant the Kafka user READ on %s.",
                     error,
                     OUTCOMES,
                 )
@@ -335,7 +337,7 @@ class GatewayService(SessionEvents):
             self._session.subscriptions.recall(self._own.filters)
 
     def _tick(self) -> None:
-        """Once a second, between messages."""
+        """Run once a second, between messages."""
         now = time.monotonic()
         if now < self._tick_at:
             return
@@ -355,12 +357,12 @@ class GatewayService(SessionEvents):
             self._answers.tick()
             self._save(stopped=False)
         except Exception as error:
-            logger.error("what is done each second failed: %s", show(f"{type(error).__name__}: {error}"))
+            logger.error("A task that runs each second failed: %s", show(f"{type(error).__name__}: {error}"))
             self._accounts.failed("tick")
 
     def _drain(self) -> None:
         """Stop reading, let Kafka report what it has, acknowledge that, and leave the rest to the broker."""
-        self._condition.say("draining", "stopping: acknowledging what Kafka has")
+        self._condition.say("draining", "stopping: acknowledging the messages that Kafka has")
         deadline = time.monotonic() + DRAIN_SECONDS
         while self._log is not None and self._session.live and self._pump.busy and time.monotonic() < deadline:
             self._condition.beat()
@@ -374,7 +376,7 @@ class GatewayService(SessionEvents):
 
     def _counted(self, record: OutcomeRecord) -> None:
         self._own.follow(record)
-        # Under load the next outcome is on its way at each tick.
+        # Under load the next outcome is in flight at each tick.
         self._save(stopped=False)
 
     def _save(self, *, stopped: bool) -> None:
@@ -383,7 +385,7 @@ class GatewayService(SessionEvents):
             self._own.reached_us = self._backlog.reached_us(self._chain.oldest_us)
             self._own.save(self._log, stopped=stopped)
 
-    # What people see.
+    # State for people.
 
     def _wait_for(self, what: str) -> None:
         self._condition.beat()
@@ -394,11 +396,11 @@ class GatewayService(SessionEvents):
 
     def _report_state(self, log: LogWriter) -> None:
         if self._is_held_back(log):
-            self._condition.say("waiting", f"waiting for Kafka to take {log.in_flight} records before connecting again")
+            self._condition.say("waiting", f"waiting for Kafka to take {log.in_flight} records before reconnecting")
         elif not self._session.connected:
             self._condition.say("waiting", self._session.detail)
         elif self._pump.busy and time.monotonic() - self._pump.progress_at > 3.0:
-            self._condition.say("waiting", f"waiting for Kafka to report {self._chain.in_flight} messages")
+            self._condition.say("waiting", f"waiting for Kafka to acknowledge {self._chain.in_flight} messages")
         else:
             self._condition.say("running", self._session.state + limits(self._broker.limit) + self._shared())
 

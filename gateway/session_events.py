@@ -1,4 +1,4 @@
-"""What the MQTT session tells its owner, and in which shape messages come."""
+"""Events of the MQTT session for its owner, and the forms in which messages come."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ __all__ = ["Incoming", "Plain", "Received", "SessionEvents"]
 
 
 class Received(NamedTuple):
-    """One PUBLISH as it came; `topic` in bytes, since it need not be UTF-8. The last four are properties of MQTT 5."""
+    """One PUBLISH as it came; `topic` in bytes, because it need not be UTF-8. The last four are properties of MQTT 5."""
 
     topic: bytes
     payload: bytes
@@ -21,26 +21,26 @@ class Received(NamedTuple):
 
 
 Plain = tuple[bytes, bytes, bytes]
-"""(topic, payload, packet identifier in two bytes) of a PUBLISH at QoS 1 that has neither flags nor properties: nearly
-all of them are such, and an object for each would cost as much as its decoding."""
+"""(topic, payload, packet identifier in two bytes) of a PUBLISH at QoS 1 without flags and properties. Nearly all are of
+this kind, and an object for each would cost as much as its decoding."""
 
 Incoming = Plain | Received
 
 
 class SessionEvents:
-    """What the owner hears of. All of it runs inside `MqttSession.loop`."""
+    """Events for the owner. All of them run inside `MqttSession.loop`."""
 
     def connected(self, epoch: int, *, session_lost: bool) -> None:
-        """A new connection is up; everything of the old epoch is void."""
+        """Handle a new connection; everything of the old epoch is void."""
 
     def disconnected(self, why: str) -> None:
-        """The connection is gone."""
+        """Handle the end of the connection."""
 
     def received(self, messages: list[Incoming]) -> None:
-        """PUBLISH packets of the current epoch, in receive order; the list is the hearer's own."""
+        """Handle PUBLISH packets of the current epoch, in receive order; the list belongs to the receiver."""
 
     def answered(self, ping: int) -> None:
-        """The broker answered the ping of this number; all that it sent before the answer was received."""
+        """Handle the broker's answer to this ping; everything that it sent before was received."""
 
     def failed(self, stage: str) -> None:
-        """A fault was survived."""
+        """Handle an error that the session survived."""

@@ -1,4 +1,4 @@
-"""What people read about an MQTT session that is refused, lost or less than it was asked for."""
+"""Texts for people about an MQTT session that is refused, lost or less than requested."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -13,15 +13,15 @@ _BAD_CREDENTIALS: Final = frozenset({0x86, 0x87})
 
 
 def downgrade(filters: Sequence[str], username: str | None) -> str:
-    """The broker grants these filters at QoS 0 only."""
+    """Return the sentence for filters that the broker grants at QoS 0 only."""
     return (
-        f"grants {', '.join(filters)} at QoS 0 only: a message that is under way in a fault is lost; "
+        f"grants {', '.join(filters)} at QoS 0 only: a message in transit during a failure is lost; "
         f"allow QoS 1 for {username or 'this client'} at the broker"
     )
 
 
 def limits(inflight: int) -> str:
-    """The broker waits for PUBACK at so many messages, and that limits the gateway; nothing for 0."""
+    """Return the text for a broker that waits for PUBACK at this many messages and so limits the gateway; empty for 0."""
     if not inflight:
         return ""
     return (
@@ -31,7 +31,7 @@ def limits(inflight: int) -> str:
 
 
 def refusal(reason: ReasonCode, address: str, username: str | None) -> str:
-    """Why the broker does not let us in."""
+    """Return why the broker refuses the connection."""
     if reason.value in _BAD_CREDENTIALS:
         user = username or "(none)"
         return f"the broker at {address} refuses user {user} ({reason}): check mqtt.username and mqtt.password"
@@ -39,7 +39,7 @@ def refusal(reason: ReasonCode, address: str, username: str | None) -> str:
 
 
 def taken_over(client_id: str, address: str) -> ConfigError:
-    """Going on would be an endless fight between two gateways, and a restart too: the exit code says so."""
+    """Make the error for a taken-over session: two gateways would fight endlessly, so the exit code prevents a restart."""
     return ConfigError(
         f"another MQTT client uses client id {client_id!r} at {address} (the broker says the session was taken over): "
         "stop the other gateway, or give this one its own mqtt.client_id"
@@ -47,8 +47,8 @@ def taken_over(client_id: str, address: str) -> ConfigError:
 
 
 def suspicion(losses: int, client_id: str) -> str:
-    """What may be behind connections that are lost again and again."""
+    """Return the possible causes of connections that are lost repeatedly."""
     return (
-        f" ({losses} connections in a row did not last: the link is bad, or another client uses client id "
+        f" ({losses} connections in a row were lost soon: the link is bad, or another client uses client id "
         f"{client_id!r})"
     )

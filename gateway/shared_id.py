@@ -1,8 +1,8 @@
-"""Sees another live gateway with the same `gateway.gateway_id`, by what it writes of itself in `telemetry.gateway-state`.
+"""Detection of another live gateway with the same `gateway.gateway_id`, by its record in `telemetry.gateway-state`.
 
-Each process writes its own record about once a minute. A record of another process that Kafka took after this one looked
-for the first time comes from a process that lives now, so no clock is compared. A look takes place on a thread of its own
-and reads a bounded number of records: messages do not wait for it.
+Each process writes its own record about once a minute. A record of another process that Kafka took after this one's first
+look comes from a process that lives now, so no clocks are compared. A look runs on its own thread and reads a bounded
+number of records: messages do not wait for it.
 """
 
 import logging
@@ -23,14 +23,14 @@ LOOK_SECONDS: Final = 30.0
 _END_SECONDS: Final = 1.0
 
 ReadNewer = Callable[[str, Mapping[int, int] | None], tuple[list[bytes], dict[int, int]]]
-"""Takes a key and an offset per partition; returns the values of the key since then, and the offsets to go on from.
+"""Function of a key and an offset per partition that returns the values of the key since then, and the next offsets.
 Without offsets it returns no values."""
 
 _decode = msgspec.json.Decoder(Held).decode
 
 
 class SharedId:
-    """`start`, `stop` and `words` belong to the gateway's thread, `look` to that of the poll."""
+    """Detection of a shared id. `start`, `stop` and `words` belong to the gateway's thread, `look` to that of the poll."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class SharedId:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`key` is that of the gateway's own record, `process` the name of this process in it."""
+        """Take the `key` of the gateway's own record, and `process`, the name of this process in it."""
         self._gateway_id, self._key, self._process = gateway_id, key, process
         self._read_newer, self._clock = read_newer, clock
         self._offsets: dict[int, int] | None = None
@@ -54,18 +54,18 @@ class SharedId:
         self._poll.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop looking."""
         self._poll.stop()
         self._poll.join(_END_SECONDS)
 
     @property
     def words(self) -> str:
-        """A sentence for `status` while another live gateway has this id; empty while none has."""
+        """Return a sentence for `status` while another live gateway has this id; empty while none has."""
         other = self._poll.newest
         return self._sentence(other) if other else ""
 
     def look(self) -> str:
-        """One look: the process and session of another live gateway with this id; empty where there is none."""
+        """Look once; returns process and session of another live gateway with this id, empty if there is none."""
         values, self._offsets = self._read_newer(self._key, self._offsets)
         now = self._clock()
         for value in values:
@@ -86,6 +86,6 @@ class SharedId:
 
     def _sentence(self, other: str) -> str:
         return (
-            f"; another gateway uses gateway.gateway_id {self._gateway_id!r} ({other}), so the audit and the ledger take their "
-            "messages for one another's: give each gateway an id of its own"
+            f"; another gateway uses gateway.gateway_id {self._gateway_id!r} ({other}), so the audit and the ledger mix up "
+            "their messages: give each gateway its own id"
         )

@@ -1,4 +1,4 @@
-"""Values and JSON paths as short, safe text: what a dead letter says about a device's bytes."""
+"""Values and JSON paths as short, safe text, for the parts of a device's bytes in a dead letter."""
 
 import re
 from itertools import islice
@@ -13,14 +13,14 @@ _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,80}")
 
 
 def show(text: str) -> str:
-    """At most 120 characters, without control characters or broken ones: safe in logs, labels and terminals."""
+    """Return at most 120 characters, without control characters or broken ones: safe in logs, labels and terminals."""
     cut = text[: MAX_CHARACTERS + 1]
     safe = _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", cut)
     return safe if len(safe) <= MAX_CHARACTERS else safe[: MAX_CHARACTERS - 1] + "…"
 
 
 def show_value(value: object) -> str:
-    """A JSON value in a few words; containers by kind, size and first keys, since their content may be large."""
+    """Return a JSON value in a few words; containers by kind, size and first keys, because their content may be large."""
     if isinstance(value, dict):
         return _object(value)
     if isinstance(value, list):
@@ -35,7 +35,7 @@ def show_value(value: object) -> str:
 
 
 def _object(value: dict[str, object]) -> str:
-    """Its keys are what a person compares with what was wanted: `val` is not `value`."""
+    """Show the keys of an object, which people compare with the wanted ones: `val` is not `value`."""
     if not value:
         return "an empty object"
     names = ", ".join(show(str(key)) for key in islice(value, SHOWN_KEYS))
@@ -44,7 +44,7 @@ def _object(value: dict[str, object]) -> str:
 
 
 def json_path(parent: str, key: str | int) -> str:
-    """The path of a member: `$.values.temp`, `$[3]`, `$["odd key"]`."""
+    """Return the path of a member: `$.values.temp`, `$[3]`, `$["odd key"]`."""
     if isinstance(key, int):
         return f"{parent}[{key}]"
     return f"{parent}.{key}" if _PLAIN_KEY.fullmatch(key) else f'{parent}["{show(key)}"]'

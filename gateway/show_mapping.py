@@ -1,4 +1,4 @@
-"""A mapping as TOML, with all that it extends, and the rules of a vendor."""
+"""A mapping as TOML, with everything that it extends, and the rules of a vendor."""
 
 from typing import Any, Final
 
@@ -9,11 +9,11 @@ from gateway.suggest.toml_text import toml_key, toml_lines
 __all__ = ["show_mapping", "show_vendor"]
 
 _SHORT: Final = 3
-"""Entries of a table that fit in one line."""
+"""Most entries of a table that fit in one line."""
 
 
 def show_mapping(name: str, settings: MappingSettings) -> str:
-    """The table `[mappings.NAME]` and those inside it."""
+    """Return the table `[mappings.NAME]` and those inside it."""
     given = settings.model_dump(mode="json", exclude_unset=True)
     cases = given.pop("cases", [])
     head = f"mappings.{toml_key(name)}"
@@ -24,7 +24,7 @@ def show_mapping(name: str, settings: MappingSettings) -> str:
 
 
 def show_vendor(name: str, settings: VendorSettings) -> str:
-    """The table `[vendors.NAME]`."""
+    """Return the table `[vendors.NAME]`."""
     head = f"vendors.{toml_key(name)}"
     return "\n".join(_table(f"[{head}]", head, settings.model_dump(mode="json", exclude_unset=True))) + "\n"
 
@@ -44,7 +44,7 @@ def _table(title: str, head: str, given: dict[str, Any]) -> list[str]:
 
 
 def _without_none(value: Any) -> Any:
-    """TOML has no null: what is not said is left out."""
+    """Remove None values, because TOML has no null."""
     if isinstance(value, dict):
         return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
     return [_without_none(inner) for inner in value] if isinstance(value, list) else value

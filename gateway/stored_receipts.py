@@ -4,8 +4,8 @@
      "partition": 0, "offset": 4711, "received_at": "2026-11-28T06:01:15.131Z"}
 
 `stored` counts messages of the device up to this offset since the receipt before; first and last (with `message_ids`
-between them, at most 20) are identities, null where the device gives none. Stored means: in the table, or dropped
-because the same identity is. A receipt that is lost is not sent again: what a device must know, it asks the table.
+between them, at most 20) are identities, null if the device gives none. Stored means: in the table, or dropped because
+the same identity is. A lost receipt is not sent again: a device that must be certain asks the table.
 """
 
 import json
@@ -27,13 +27,13 @@ MAX_IDS: Final = 20
 
 
 def stored_receipts(records: Iterable[LogRecord], gateway: str) -> list[Reply]:
-    """One receipt per device and partition for what `gateway` brought; other gateways tell of theirs."""
+    """Return one receipt per device and partition for the records of `gateway`; other gateways send their own."""
     found: dict[tuple[str, int], list[tuple[int, ReadingRecord]]] = {}
     for record in records:
         try:
             message = decode_record(record.value or b"")
         except msgspec.DecodeError:
-            continue  # no gateway of ours wrote it: it became a dead letter
+            continue  # no Tidegate gateway wrote it: it became a dead letter
         if message.gateway == gateway:
             found.setdefault((message.device, record.partition), []).append((record.offset, message))
     return [_receipt(device, partition, messages) for (device, partition), messages in found.items()]
@@ -56,6 +56,6 @@ def _receipt(device: str, partition: int, messages: list[tuple[int, ReadingRecor
 
 
 def _known_by(message: ReadingRecord) -> str | None:
-    """The message's identity, or that of its last item where each has its own."""
+    """Return the message's identity, or that of its last item if each has its own."""
     own = message.message_id or next((r.message_id for r in reversed(message.readings) if r.message_id), None)
     return None if own is None else show(own)

@@ -1,4 +1,4 @@
-"""The session's topic filters: asked for where the broker does not hold them, and what it granted."""
+"""Topic filters of the session: requested if the broker does not hold them, and the granted ones."""
 
 import logging
 
@@ -16,7 +16,7 @@ logger = logging.getLogger("tidegate.gateway")
 
 
 class Subscriptions:
-    """What is subscribed in one session, over its connections.
+    """Subscriptions of one session, across its connections.
 
     Attributes:
         at_most_once: filters that the broker granted at QoS 0 only.
@@ -27,9 +27,9 @@ class Subscriptions:
         self._filters = tuple(dict.fromkeys(subscription_filter(text) for text in settings.subscriptions))
         if shared := [text for text in self._filters if is_shared(text)]:
             logger.warning(
-                "mqtt.subscriptions: %s is shared with other gateways, so a device's messages may come through several, "
-                "and their order is then lost, unless the broker keeps a device with one of them: better give each "
-                "gateway filters of its own",
+                "mqtt.subscriptions: %s is shared with other gateways. A device's messages may arrive through several of "
+                "them and lose their order, unless the broker assigns each device to one gateway. Give each gateway its own "
+                "filters instead.",
                 ", ".join(shared),
             )
         self._memory = SessionMemory(settings.session_file, f"{settings.client_id}@{settings.host}:{settings.port}")
@@ -37,20 +37,20 @@ class Subscriptions:
 
     @property
     def remembered(self) -> bool:
-        """Whether a session with subscriptions was left at the broker, as far as is known here."""
+        """Return whether a session with subscriptions was left at the broker, as far as is known here."""
         return self._memory.filters() is not None
 
     @property
     def held(self) -> tuple[str, ...] | None:
-        """The filters last granted, None where nothing is known."""
+        """Filters last granted, None if unknown."""
         return self._memory.filters()
 
     def recall(self, filters: tuple[str, ...]) -> None:
-        """Take what an earlier process was granted in this session; before the first connection."""
+        """Take the filters granted to an earlier process in this session; call before the first connection."""
         self._memory.recall(filters)
 
     def ask(self, client: paho.Client, *, present: bool) -> bool:
-        """Subscribe, unless the broker's session, if it is `present`, holds just these filters: True then."""
+        """Subscribe, unless the broker's session, if it is `present`, holds exactly these filters: then return True."""
         held = self._memory.filters() if present else ()
         if present and held == self._filters:
             return True

@@ -1,7 +1,7 @@
-"""What brokers tell of themselves under `$SYS`, under the names of mosquitto's exporter.
+"""Figures of brokers under `$SYS`, with the names of mosquitto's exporter.
 
-Mosquitto's topics are `$SYS/broker/…`, EMQX's `$SYS/brokers/<node>/…` for each node. Only what means the same is taken: EMQX's
-`messages/dropped` counts what nobody subscribed to, too, and its uptime is a text of many forms.
+Mosquitto's topics are `$SYS/broker/…`, EMQX's `$SYS/brokers/<node>/…` for each node. Only figures with the same meaning are
+taken: EMQX's `messages/dropped` also counts messages without a subscriber, and its uptime is a text of many forms.
 """
 
 import re
@@ -40,20 +40,20 @@ SYS_FILTERS: Final = (
     *(f"$SYS/broker/{rest}" for rest in _MOSQUITTO),
     *(f"$SYS/brokers/+/{rest}" for rest in _EMQX),
 )
-"""What to subscribe to: all of `$SYS/#` would be ten times that."""
+"""Filters to subscribe to: all of `$SYS/#` would be ten times as much."""
 
 MOST_NODES: Final = 64
 _NUMBER = re.compile(rb"([0-9]{1,15}(?:\.[0-9]{1,9})?)(?: seconds)?")
 
 
 class SysFigures:
-    """The newest figure of each name and node; a cluster's are summed."""
+    """Newest figure of each name and node; those of a cluster are summed."""
 
     def __init__(self) -> None:
         self._figures: dict[str, dict[str, float]] = {}
 
     def take(self, topic: str, payload: bytes) -> None:
-        """One message; what is no plain number, or of no known topic, is ignored."""
+        """Take one message; one that is not a plain number, or of an unknown topic, is ignored."""
         found = _NUMBER.fullmatch(payload)
         named = _name(topic)
         if found is None or named is None:
@@ -64,16 +64,16 @@ class SysFigures:
             nodes[node] = float(found[1])
 
     def clear(self) -> None:
-        """The connection is gone: what it told is no longer known."""
+        """Forget all figures, because the connection is gone."""
         self._figures.clear()
 
     def values(self) -> dict[str, float]:
-        """By the exporter's names; nothing where nothing was told."""
+        """Return figures by the exporter's names; empty without any."""
         return {name: sum(nodes.values()) for name, nodes in self._figures.items()}
 
 
 def _name(topic: str) -> tuple[str, str] | None:
-    """The exporter's name, and the node."""
+    """Return the exporter's name, and the node."""
     _sys, _, rest = topic.partition("/")
     kind, _, rest = rest.partition("/")
     if _sys != "$SYS":

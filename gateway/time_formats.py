@@ -1,4 +1,4 @@
-"""Times in a written format that the settings name: `%d.%m.%Y %H:%M`, with the directives of strptime that say an instant.
+"""Times in a written format from the settings: `%d.%m.%Y %H:%M`, with the directives of strptime that name an instant.
 
     %Y year  %y its last two digits (20yy)  %m month  %b %B its English name, short or long  %d day  %j day of the year
     %H hour  %I of twelve, with %p (AM, PM)  %M minute  %S second  %f its fraction, 1 to 9 digits (past the microsecond cut)
@@ -6,8 +6,8 @@
     %F %T %R %D for %Y-%m-%d, %H:%M:%S, %H:%M, %m/%d/%y  %% a percent sign  a blank: one to four of them
     rfc1123 for `Sun, 29 Nov 2026 12:00:00 GMT`
 
-A format without an offset needs a zone: its own, the route's, or that of [gateway]. Which of two numbers is the day is
-never guessed. Names of months and weekdays do not depend on the machine's language; each directive meets a bounded number of
+A format without an offset needs a zone: its own, the route's, or that of [gateway]. The order of day and month is never
+guessed. Names of months and weekdays do not depend on the machine's language. Each directive matches a bounded number of
 characters, so no text takes long.
 """
 
@@ -44,14 +44,14 @@ _EXACT: Final = {
     "S": r"\d{2}",
     "j": r"\d{3}",
 }
-"""Where digits follow digits, each has its full width."""
+"""Patterns with full width, for digits next to other digits."""
 _SAME: Final = {"B": "b", "A": "a"}
 _KNOWN: Final = sorted([*_PATTERNS, *_SAME, *(short[1] for short in ("%F", "%T", "%R", "%D"))])
 _TOKEN: Final = re.compile(r"%[-_0]?([A-Za-z%])|(\s+)|([^%\s]+)|(%)")
 
 
 class BadFormat(ValueError):
-    """A format that cannot be read, or does not say an instant; the text says what is missing."""
+    """A format cannot be read, or does not name an instant; the text says what is missing."""
 
 
 class NamedTime:
@@ -63,7 +63,7 @@ class NamedTime:
         """Compile.
 
         Raises:
-            BadFormat: a directive is unknown, stands twice, or the format says no instant.
+            BadFormat: a directive is unknown or occurs twice, or the format does not name an instant.
         """
         self.text = text
         self._fields: list[str] = []
@@ -78,7 +78,7 @@ class NamedTime:
         parts: list[str] = []
         for place, token in enumerate(tokens):
             if token[4]:
-                message = f"{self.text!r}: a % at the end, or in front of no letter; write %% for a percent sign"
+                message = f"{self.text!r}: a % without a letter behind it; write %% for a percent sign"
                 raise BadFormat(message)
             if token[1] is None:
                 parts.append(r"\s{1,4}" if token[2] else re.escape(token[3]))
@@ -91,10 +91,10 @@ class NamedTime:
 
     def _field(self, name: str, *, glued: bool) -> str:
         if name not in _PATTERNS:
-            message = f"{self.text!r}: %{name} is no directive; known are %{' %'.join(_KNOWN)}"
+            message = f"{self.text!r}: %{name} is not a directive; known are %{' %'.join(_KNOWN)}"
             raise BadFormat(message)
         if name in self._fields:
-            message = f"{self.text!r}: %{name} stands twice"
+            message = f"{self.text!r}: %{name} occurs twice"
             raise BadFormat(message)
         self._fields.append(name)
         pattern = _EXACT.get(name, _PATTERNS[name]) if glued else _PATTERNS[name]
@@ -110,14 +110,14 @@ class NamedTime:
             )
             missing += [] if "H" in fields or {"I", "p"} <= fields else ["an hour (%H, or %I with %p)"]
         if missing:
-            message = f"{self.text!r} says no instant: it lacks {', '.join(missing)}"
+            message = f"{self.text!r} does not name an instant: it lacks {', '.join(missing)}"
             raise BadFormat(message)
         if len(fields & {"Y", "y"}) > 1 or len(fields & {"m", "b", "j"}) > 1 or {"H", "I"} <= fields:
-            message = f"{self.text!r} says the year, the month or the hour twice"
+            message = f"{self.text!r} names the year, the month or the hour twice"
             raise BadFormat(message)
 
     def read(self, value: object, path: str, zone: ZoneInfo | None) -> Instant | Reject:
-        """The instant, or why the value is none; `zone` is that of texts without an offset."""
+        """Return the instant, or why the value is not a time; `zone` is that of texts without an offset."""
         if isinstance(value, int) and not isinstance(value, bool):
             # Such as %Y%m%d%H%M%S, which JSON may hold as a number.
             value = str(value) if value.bit_length() < 80 else None
@@ -153,7 +153,7 @@ def _date_time(given: dict[str, str]) -> datetime:
     hour = int(given["H"]) if "H" in given else _of_twelve(int(given["I"]), given["p"])
     local = datetime(year, month, day, hour, int(given.get("M", 0)), int(given.get("S", 0)), _micros(given))  # noqa: DTZ001 - its zone is found out later
     if "a" in given and _named(given["a"], _DAYS, "weekday") != local.isoweekday():
-        message = f"{local:%Y-%m-%d} is no {given['a']}"
+        message = f"{local:%Y-%m-%d} is not a {given['a']}"
         raise ValueError(message)
     return local
 
@@ -163,13 +163,13 @@ def _named(text: str, names: list[str], what: str) -> int:
     for place, name in enumerate(names, start=1):
         if lower in (name, name[:3]) or (len(lower) == 4 and lower == name[:4]):
             return place
-    message = f"{text} is no English name of a {what}"
+    message = f"{text} is not an English name of a {what}"
     raise ValueError(message)
 
 
 def _of_twelve(hour: int, half: str) -> int:
     if not 1 <= hour <= 12:
-        message = f"hour {hour} of twelve"
+        message = f"hour {hour} on a 12-hour clock"
         raise ValueError(message)
     return hour % 12 + (12 if half[0] in "Pp" else 0)
 
@@ -188,7 +188,7 @@ def _offset_minutes(text: str) -> int:
 
 @lru_cache(maxsize=1024)
 def named_time(text: str) -> NamedTime:
-    """The compiled format, the same for the same text.
+    """Return the compiled format, the same object for the same text.
 
     Raises:
         BadFormat: it cannot be read.
@@ -204,11 +204,11 @@ _CLEAR: Final = (
         for rest in (":%S", ":%S.%f", "")
     ),
 )
-"""Formats that can mean one thing only: the month is a word, and the year has four digits."""
+"""Formats with only one meaning: the month is a word, and the year has four digits."""
 
 
 def read_any_time(value: object, path: str, zone: ZoneInfo | None) -> Instant | Reject:
-    """As `read_time`, and the written formats that can mean one thing only."""
+    """Read like `read_time`, and also the written formats with only one meaning."""
     read = read_time(value, path, zone)
     if isinstance(read, Reject) and read.reason is Reason.BAD_TIMESTAMP and isinstance(value, str):
         for known in _CLEAR if len(value) <= _MAX_TEXT and any(map(str.isalpha, value)) else ():

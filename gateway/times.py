@@ -1,6 +1,6 @@
-"""The time rules: what a device's clock says, as UTC epoch microseconds, or why it is no time to use.
+"""Time rules: a device's time as UTC epoch microseconds, or why it cannot be used.
 
-Time is never made up: what is ambiguous is refused, what is far off is refused, and what is missing is None.
+A time is never invented: an ambiguous one is rejected, one that is far off is rejected, and a missing one is None.
 """
 
 import re
@@ -46,7 +46,7 @@ _USUAL: Final = ("T::Z", "T::.")
 _UNITS: Final = (("s", 1_000_000, 1), ("ms", 1_000, 1), ("us", 1, 1), ("ns", 1, 1_000))
 """Unit, microseconds per unit as a fraction."""
 _NAMED_UNITS: Final = (*_UNITS, ("min", 60_000_000, 1))
-"""Units that a format may name; minutes are never guessed by their magnitude."""
+"""Units that a format may name; minutes are never guessed from the magnitude."""
 _LAST_US: Final = YEAR_2100_S * 1_000_000
 _TEXT = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[Tt ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d+))?)?\s?(?:([Zz])|([+-])(\d\d)(?::?(\d\d))?)?",
@@ -57,29 +57,29 @@ _WANTED_TEXT: Final = "RFC 3339 such as 2026-11-28T12:00:00Z"
 
 
 class Instant(msgspec.Struct, frozen=True, gc=False):
-    """A claimed time in UTC epoch microseconds; `flag` says what was odd about it."""
+    """A claimed time in UTC epoch microseconds; `flag` names an oddity."""
 
     us: int
     flag: str | None = None
 
 
 def refuse_unset_clock(now: Callable[[], float] = time.time) -> None:
-    """Refuse to receive by a clock that was never set: rows would get a wrong day, and the stream takes no time before 2000.
+    """Refuse to receive with a clock that was never set: rows would get a wrong day, and the stream takes no time before 2000.
 
     Raises:
-        FatalError: says what to do; what was not acknowledged waits at the broker.
+        FatalError: the clock is not set; the text says what to do. The broker keeps unacknowledged messages.
     """
     if now() < YEAR_2000_S:
         message = (
-            "The clock of this machine says a time before 2000: messages would be stored under a wrong day, and no device's "
-            "time can be judged by it. Set the clock (`chronyc makestep` or `timedatectl set-time`), then start again; the "
-            "broker keeps what was not acknowledged."
+            "The clock of this machine is before 2000: messages would be stored under a wrong day, and the times of devices "
+            "could not be checked. Set the clock (`chronyc makestep` or `timedatectl set-time`), then start again. The "
+            "broker keeps the messages that were not acknowledged."
         )
         raise FatalError(message)
 
 
 def plausible(time_us: int, received_us: int, max_future_seconds: int, path: str) -> Reject | None:
-    """Refuse times before 2000 and times further ahead than clocks may be."""
+    """Reject times before 2000 and times further ahead than clocks may be."""
     if time_us < YEAR_2000_S * 1_000_000:
         wanted = f"a time since 2000-01-01T00:00:00Z{rollover_hint(time_us, received_us)}"
         return Reject(Reason.TS_TOO_OLD, path, _show_us(time_us), wanted)
@@ -90,9 +90,9 @@ def plausible(time_us: int, received_us: int, max_future_seconds: int, path: str
 
 
 def rollover_hint(time_us: int, received_us: int) -> str:
-    """What a refusal says of a time that is behind by a rollover, else nothing."""
+    """Return the part of a rejection about a time that is behind by a rollover, else an empty text."""
     weeks = rolled_over_weeks(time_us, received_us)
-    return f"; it is {weeks} weeks behind, as a GPS receiver is whose week number rolled over" if weeks else ""
+    return f"; this one is {weeks} weeks behind, like a GPS receiver whose week number rolled over" if weeks else ""
 
 
 def _show_us(time_us: int) -> str:
@@ -103,14 +103,14 @@ def _show_us(time_us: int) -> str:
 
 
 def native_time(value: int | str, path: str) -> Instant | Reject:
-    """The native format's `ts`: an integer in epoch milliseconds, or RFC 3339 text with an offset."""
+    """Read the native format's `ts`: an integer in epoch milliseconds, or RFC 3339 text with an offset."""
     if isinstance(value, str):
         return parse_text(value, path, zone=None)
     return Instant(value * 1000)
 
 
 def read_time(value: object, path: str, zone: ZoneInfo | None) -> Instant | Reject:
-    """A time of unknown making: the epoch unit by its magnitude, or text, local where it has no offset."""
+    """Read a time of unknown form: the epoch unit by its magnitude, or text, local if it has no offset."""
     if isinstance(value, BadNumber):
         return Reject(Reason.BAD_NUMBER, path, value.text, "a finite number")
     if isinstance(value, str):
@@ -124,9 +124,9 @@ def read_time(value: object, path: str, zone: ZoneInfo | None) -> Instant | Reje
 
 
 def read_time_as(value: object, how: str, path: str, zone: ZoneInfo | None) -> Instant | Reject:
-    """A time whose making is known: epoch number in `s`, `ms`, `us`, `ns` or `min`; `local` or `rfc3339` text.
+    """Read a time of known form: epoch number in `s`, `ms`, `us`, `ns` or `min`; `local` or `rfc3339` text.
 
-    Local text that names an offset keeps it. The epoch is not judged here: a clock that was never set reads 1970.
+    Local text with an offset keeps it. The epoch is not judged here: a clock that was never set reads 1970.
     """
     if isinstance(value, BadNumber):
         return Reject(Reason.BAD_NUMBER, path, value.text, "a finite number")
@@ -145,7 +145,7 @@ def read_time_as(value: object, how: str, path: str, zone: ZoneInfo | None) -> I
 
 
 def _epoch(value: float, path: str) -> Instant | Reject:
-    """Unit by magnitude: the window 2000 to 2100 in each of s, ms, us and ns; they do not overlap."""
+    """Read an epoch number, its unit by magnitude: the window 2000 to 2100 in each of s, ms, us and ns; they do not overlap."""
     if value < YEAR_2000_S:
         # Before 2000 in every unit.
         return Reject(Reason.TS_TOO_OLD, path, show_value(value), "a time since 2000-01-01T00:00:00Z")
@@ -160,10 +160,10 @@ def _epoch(value: float, path: str) -> Instant | Reject:
 
 
 def parse_text(text: str, path: str, zone: ZoneInfo | None) -> Instant | Reject:
-    """RFC 3339 and its common spellings; digits past the microsecond are cut, not rounded.
+    """Read RFC 3339 and its common spellings; digits past the microsecond are cut, not rounded.
 
-    Local time without an offset needs `zone`: the repeated hour takes its first pass and a flag, the hour that does
-    not exist is read with the offset before the change and a flag.
+    Local time without an offset needs `zone`. A time in the repeated hour counts as its first pass, with a flag. A time
+    in the skipped hour is read with the offset before the change, with a flag.
     """
     usual_us = _utc_us(text)
     return _parse_spelled(text, path, zone) if usual_us is None else Instant(usual_us)
@@ -191,7 +191,7 @@ def _parse_spelled(text: str, path: str, zone: ZoneInfo | None) -> Instant | Rej
 
 
 def _utc_us(text: str) -> int | None:
-    """The usual text, `2026-11-28T12:00:00Z` with or without a fraction, read in C; None of every other one."""
+    """Read the usual text, `2026-11-28T12:00:00Z` with or without a fraction, in C; None for any other text."""
     if text[10:20:3] not in _USUAL or text[4:8:3] != "--" or text[11:13] == "24" or text[-1] != "Z":
         return None
     fraction = text[20:-1]
@@ -205,7 +205,7 @@ def _utc_us(text: str) -> int | None:
 
 
 def local_instant(local: datetime, offset_minutes: int | None, zone: ZoneInfo | None) -> Instant | None:
-    """The instant of a date and time, by its offset or else in a zone; None without either of them."""
+    """Return the instant of a date and time, by its offset or else in a zone; None without both."""
     since_epoch_us = (local - _EPOCH) // _MICROSECOND
     if offset_minutes is not None:
         return Instant(since_epoch_us - offset_minutes * 60_000_000)
@@ -230,11 +230,11 @@ def _local_time(local: datetime, since_epoch_us: int, zone: ZoneInfo) -> Instant
 
 @lru_cache(maxsize=4096)
 def _offsets_us(zone: ZoneInfo, minute: datetime) -> tuple[int, int]:
-    """The zone's offset in a local minute, in its first and its second pass: they differ around a change.
+    """Return the zone's offset in a local minute, in its first and its second pass: they differ around a change.
 
-    Changes fall on whole minutes since 1972; devices tell times of the same few minutes.
+    Changes fall on whole minutes since 1972; devices send times of the same few minutes.
     """
-    # Offsets are asked from the zone, not from an aware datetime's arithmetic: that fails at the ends of the calendar.
+    # Ask the zone for offsets, instead of an aware datetime's arithmetic: that fails at the ends of the calendar.
     first = zone.utcoffset(minute.replace(tzinfo=zone, fold=0)) or timedelta()
     second = zone.utcoffset(minute.replace(tzinfo=zone, fold=1)) or timedelta()
     return first // _MICROSECOND, second // _MICROSECOND

@@ -1,6 +1,6 @@
-"""MQTT topics: filters with `+`, `#` and named segments, the native grammar, and what may be a device id.
+"""MQTT topics: filters with `+`, `#` and named segments, the native grammar, and the rules for device ids.
 
-Incoming ids are kept as they are (no percent-decoding), so two devices never fold into one.
+Incoming ids are kept unchanged (no percent-decoding), so two devices never become one.
 """
 
 import re
@@ -28,19 +28,19 @@ _REST = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)#\}")
 
 
 class BadFilter(ValueError):
-    """A topic filter that MQTT or our named segments do not allow; the text says what is wrong."""
+    """MQTT or our named segments do not allow this topic filter; the text says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicFilter:
-    """A compiled filter; `names` are its named segments in order."""
+    """Compiled filter; `names` are its named segments in order."""
 
     text: str
     names: tuple[str, ...]
     pattern: re.Pattern[str]
 
     def match(self, topic: str) -> dict[str, str] | None:
-        """The named segments where the topic matches, else None. A leading wildcard never matches `$...` topics."""
+        """Return the named segments if the topic matches, else None. A leading wildcard never matches `$...` topics."""
         found = self.pattern.fullmatch(topic)
         return None if found is None else found.groupdict("")
 
@@ -48,7 +48,7 @@ class TopicFilter:
 def compile_filter(text: str) -> TopicFilter:
     """Compile an MQTT topic filter; `{name}` is one whole segment that is not empty, `{name#}` all that follow.
 
-    As `#` does, `{name#}` also matches where nothing follows, then it is empty.
+    Like `#`, `{name#}` also matches if nothing follows; then it is empty.
 
     Raises:
         BadFilter: empty, `#` not last, a wildcard or name that is only a part of a segment, a name used twice.
@@ -63,7 +63,7 @@ def compile_filter(text: str) -> TopicFilter:
     for position, segment in enumerate(segments):
         if segment == "#":
             if position != len(segments) - 1:
-                message = "# stands only at the end of a filter"
+                message = "# is only allowed at the end of a filter"
                 raise BadFilter(message)
             continue
         rest = _REST.fullmatch(segment)
@@ -92,24 +92,24 @@ def _segment_pattern(segment: str, names: list[str]) -> str:
 
 def _new_name(name: str, names: list[str]) -> str:
     if name in names:
-        message = f"the name {{{name}}} stands twice in the filter"
+        message = f"the name {{{name}}} occurs twice in the filter"
         raise BadFilter(message)
     names.append(name)
     return name
 
 
 def subscription_filter(text: str) -> str:
-    """The filter as a broker understands it: named segments become `+`, `{name#}` becomes `#`."""
+    """Return the filter as a broker understands it: named segments become `+`, `{name#}` becomes `#`."""
     return _REST.sub("#", _NAMED.sub("+", text))
 
 
 def is_shared(text: str) -> bool:
-    """Whether a subscription is shared with other clients, each of which gets a part of the messages."""
+    """Return whether a subscription is shared with other clients, each of which gets a part of the messages."""
     return text.startswith("$share/")
 
 
 def native_topic(topic: str) -> str | None:
-    """The device of a native topic (possibly empty: the caller refuses it), None where the topic is no native one."""
+    """Return the device of a native topic (possibly empty: the caller rejects it); None if the topic is not native."""
     if not (topic.startswith(_NATIVE_HEAD) and topic.endswith(_NATIVE_TAIL)):
         return None
     device = topic[len(_NATIVE_HEAD) : -len(_NATIVE_TAIL)]
@@ -117,7 +117,7 @@ def native_topic(topic: str) -> str | None:
 
 
 def empty_level(topic: str) -> str:
-    """A sentence on the first level of a topic that is empty (`a//b`, `/a`, `a/`); empty where none is."""
+    """Return a sentence on the first empty level of a topic (`a//b`, `/a`, `a/`); empty if there is none."""
     levels = topic.split("/")
     if "" not in levels:
         return ""
@@ -127,15 +127,15 @@ def empty_level(topic: str) -> str:
 
 
 def topic_device(device: str) -> str:
-    """A device id as one segment of a topic that we publish: `+ # / % NUL` percent-encoded, so no two ids fold into one."""
+    """Return a device id as one segment of our topics: `+ # / % NUL` percent-encoded, so no two ids become one."""
     return _UNSAFE_IN_TOPIC.sub(lambda found: f"%{ord(found[0]):02X}", device)
 
 
 def id_fault(text: str, max_bytes: int) -> str | None:
-    """Why this text is no device id or metric name ("wanted"), None where it is one.
+    """Return what a device id or metric name must be ("wanted") if this text is not one; None if it is one.
 
-    Anything printable is allowed, slashes and other scripts included; control characters would forge log lines and
-    NUL ends strings in other systems.
+    Anything printable is allowed, including slashes and other scripts. Control characters would forge log lines, and NUL
+    ends strings in other systems.
     """
     if not text:
         return "a name of at least one character"

@@ -1,4 +1,4 @@
-"""Has a file, or a folder of files, changed? Asked about once a second, answered without reading any of them."""
+"""Changes of a file or a folder of files, checked about once a second without reading any of them."""
 
 import os
 from collections.abc import Callable
@@ -8,7 +8,7 @@ __all__ = ["FolderWatch", "Stamp", "stamp_of"]
 
 
 class Stamp(NamedTuple):
-    """What tells one content of a file from another; links are followed, so that a mounted volume's switch is seen."""
+    """Stamp that differs between contents of a file. Links are followed, so that a switch of a mounted volume is noticed."""
 
     modified_ns: int
     size_bytes: int
@@ -16,29 +16,29 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(found: os.stat_result) -> Stamp:
-    """The stamp of a file."""
+    """Return the stamp of a file."""
     return Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 class FolderWatch:
-    """Says what there is once it has stood still from one look to the next: a file half written is not yet a change."""
+    """Watch that reports files once they are unchanged between two looks: a half-written file is not a change yet."""
 
     def __init__(self, look: Callable[[], dict[str, Stamp]]) -> None:
-        """`look` gives each file's stamp by name, and raises OSError where it cannot."""
+        """Take `look`, which returns each file's stamp by name, and raises OSError if it cannot."""
         self._look = look
         self._taken: dict[str, Stamp] | None = None
         self._seen: dict[str, Stamp] | None = None
 
     def changed(self) -> dict[str, Stamp] | None:
-        """The files where they are others than at the last `take` and stood still since the last call; else None.
+        """Return the files if they differ from the last `take` and are unchanged since the last call; else None.
 
         Raises:
-            OSError: they cannot be looked at.
+            OSError: they cannot be checked.
         """
         now = self._look()
         is_still, self._seen = now == self._seen, now
         return now if is_still and now != self._taken else None
 
     def take(self, stamps: dict[str, Stamp]) -> None:
-        """These have been read (or refused): they are no change any more."""
+        """Note that these have been read (or rejected): they are no longer a change."""
         self._taken = self._seen = stamps

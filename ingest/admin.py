@@ -1,4 +1,4 @@
-"""How Kafka is asked about itself: one kind of client, and one sentence where no answer comes."""
+"""Admin clients of Kafka, and the one error for a question without an answer."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ DENIED: Final = frozenset(
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     }
 )
-"""Answers to a user without a right; ingest/topic_rights.py says which one is missing."""
+"""Error codes for a missing right; ingest/topic_rights.py names the right."""
 _ABSENT: Final = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.GROUP_ID_NOT_FOUND})
 
 
@@ -43,10 +43,10 @@ def wait_for_kafka(
 ) -> bool:
     """Wait until Kafka answers; True when it does, False when `stop` was set first.
 
-    `on_wait` is told in one sentence after each vain try (about every 3 s) why there is no answer yet.
+    `on_wait` gets one sentence after each failed try (about every 3 s): why there is no answer yet.
 
     Raises:
-        ConfigError: the settings can't work, see `client_conf`.
+        ConfigError: the settings cannot work, see `client_conf`.
     """
     reasons: list[str] = []
     client = admin_client(settings, on_error=reasons.append)
@@ -56,7 +56,7 @@ def wait_for_kafka(
         except KafkaException as error:
             client.poll(0)
             why = reasons[0] if reasons else error.args[0].str()
-            on_wait(f"Kafka at {settings.bootstrap_servers} does not answer yet ({why}); trying again")
+            on_wait(f"Kafka at {settings.bootstrap_servers} does not answer yet ({why}); retrying")
             reasons.clear()
             stop.wait(pause_seconds)
         else:
@@ -65,23 +65,23 @@ def wait_for_kafka(
 
 
 class _Admin(AdminClient):
-    """Keeps why no broker answers: an answer that fails says that it did, and not that the password is wrong."""
+    """Admin client that keeps why no broker answers: a failed request does not say that the password is wrong."""
 
     reasons: list[str]
 
 
 def admin_client(settings: KafkaSettings, *, on_error: Callable[[str], None] | None = None) -> AdminClient:
-    """A client for one question or two; hold it until they are answered: one that is freed answers nothing any more."""
+    """Make a client for one question or two. Hold it until they are answered: a freed client answers nothing."""
     reasons: list[str] = []
 
     def report(error: KafkaError) -> None:
-        # "All brokers are down" follows each reason and says less.
+        # "All brokers are down" follows each reason and adds nothing.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             reasons.append(error.str())
             if on_error is not None:
                 on_error(error.str())
 
-    # Errors are told by whoever asked: without a callback librdkafka writes them to stderr on its own.
+    # The caller reports errors. Without a callback librdkafka writes them to stderr.
     conf: dict[str, Any] = client_conf(settings, client_id="tidegate-admin") | {"error_cb": report, "log_level": 2}
     client = make_client(_Admin, conf, settings)
     client.reasons = reasons
@@ -89,7 +89,7 @@ def admin_client(settings: KafkaSettings, *, on_error: Callable[[str], None] | N
 
 
 def partition_counts(client: AdminClient, settings: KafkaSettings) -> dict[str, int]:
-    """Every topic that this user sees, with the number of its partitions.
+    """Return every topic that this user sees, with its number of partitions.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -104,20 +104,20 @@ def partition_counts(client: AdminClient, settings: KafkaSettings) -> dict[str, 
 
 
 def result_of(future: "Future[Answer]") -> Answer:
-    """The answer to one question.
+    """Return the answer to one question.
 
     Raises:
-        TimeoutError: none came in time, not even the client's word that none came.
-        KafkaException: Kafka's fault.
+        TimeoutError: no answer came in time, not even the client's own timeout error.
+        KafkaException: Kafka reported an error.
     """
     return future.result(TIMEOUT_SECONDS + 1)
 
 
 def await_deleted(settings: KafkaSettings, futures: "Mapping[str, Future[None]]", doing: str) -> None:
-    """Wait until these are deleted, or were not there.
+    """Wait until these are deleted or do not exist.
 
     Raises:
-        RetryableError: Kafka does not answer, or does not let this user.
+        RetryableError: Kafka does not answer, or refuses this user.
     """
     for future in futures.values():
         try:
@@ -128,7 +128,7 @@ def await_deleted(settings: KafkaSettings, futures: "Mapping[str, Future[None]]"
 
 
 def unanswered(settings: KafkaSettings, error: Exception, doing: str) -> RetryableError:
-    """What is raised where Kafka gave no answer, or none of use, while `doing`."""
+    """Make the error for a question to Kafka that got no usable answer while `doing` something."""
     cause = error.args[0] if error.args else error
     text = cause.str() if isinstance(cause, KafkaError) else str(cause) or "no answer in time"
     message = f"Kafka at {settings.bootstrap_servers} failed while {doing}: {text}"

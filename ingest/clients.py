@@ -1,4 +1,4 @@
-"""Options to a client of librdkafka; an option that it refuses is a wrong setting, told by the setting's name."""
+"""Make clients of librdkafka. A rejected option becomes a ConfigError that names the setting."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
@@ -25,15 +25,13 @@ def make_client(kind: Callable[..., Client], conf: dict[str, Any], settings: Kaf
     """Make a producer, consumer or admin client; `conf` was built from `settings` by ingest/security.py.
 
     Raises:
-        ConfigError: the client refuses a value, or a file that it names.
+        ConfigError: the client rejects a value, or a file that it names.
     """
     try:
         return kind(conf, **more)
     except KafkaException as error:
         why = error.args[0].str().strip()
-        message = (
-            f"{_setting(why, settings)}: the Kafka client refuses it ({why}): correct the value, or the file it names"
-        )
+        message = f"{_setting(why, settings)}: the Kafka client rejects the value ({why}): correct it, or the file that it names"
         raise ConfigError(message) from error
 
 

@@ -1,4 +1,4 @@
-"""Compares this process's clock with Kafka's while it runs: by the time of the newest record, between two looks."""
+"""Compare this process's clock with Kafka's, by the time of the newest record between two looks."""
 
 import logging
 import threading
@@ -20,10 +20,10 @@ logger = logging.getLogger("tidegate.ingest.clock")
 LOOK_SECONDS: Final = 10.0
 PATIENCE_SECONDS: Final = 3.0
 OFF_SECONDS: Final = 60.0
-"""A difference of more than this is logged; the alert TidegateClockOff has the same bound."""
+"""A larger difference is logged. The alert TidegateClockOff has the same bound."""
 
 NewestRecord = Callable[[int], tuple[int, int] | None]
-"""Offset and time in ms of a partition's newest record; None where Kafka does not tell."""
+"""Offset and time in ms of a partition's newest record; None where Kafka does not return it."""
 
 
 class _Gauge(Protocol):
@@ -31,11 +31,11 @@ class _Gauge(Protocol):
 
 
 class ClockWatch:
-    """Looks at the topic of the outcomes, into which a gateway writes as long as messages come.
+    """Clock comparison by the topic of the outcomes, to which a gateway writes as long as messages come.
 
     Args:
         newest: asks Kafka.
-        gauge: is told how far Kafka's clock is ahead of ours, in seconds; negative where ours is ahead.
+        gauge: gets how far Kafka's clock is ahead of ours, in seconds; negative where ours is ahead.
         partitions: of the topic.
         wall: our clock.
     """
@@ -49,14 +49,14 @@ class ClockWatch:
         self._is_off = False
 
     def look(self) -> float:
-        """One look; the difference as far as it is known."""
+        """Look once and return the difference as far as it is known."""
         for partition in range(self._partitions):
             asked_at, found = self._wall(), self._newest(partition)
             if found is None:
                 continue
             before = self._seen.get(partition)
             self._seen[partition] = found[0], asked_at
-            # A record that was not there at the last look came in after it.
+            # A record that is new since the last look was appended after it.
             if before is not None and found[0] > before[0]:
                 self._clock.observe(found[1], after=before[1], before=self._wall())
         skew = self._clock.skew_seconds
@@ -68,8 +68,8 @@ class ClockWatch:
         is_off = abs(skew) > OFF_SECONDS
         if is_off and not self._is_off:
             logger.error(
-                "the clock of this machine is %.0f s %s Kafka's: device times are judged against it, so good messages may "
-                "become dead letters (ts_too_far_future); set the clock (chronyc tracking, timedatectl)",
+                "The clock of this machine is %.0f s %s Kafka's. Device times are compared with it, so good messages may "
+                "become dead letters (ts_too_far_future). Set the clock (chronyc tracking, timedatectl).",
                 abs(skew),
                 "behind" if skew > 0 else "ahead of",
             )
@@ -77,7 +77,7 @@ class ClockWatch:
 
 
 def watch_clock(kafka: KafkaSettings, gauge: _Gauge, stop: threading.Event) -> threading.Thread:
-    """Watch in the background until `stop`; Kafka may come and go."""
+    """Watch in the background until `stop`. Kafka may be unreachable at times."""
     thread = threading.Thread(target=_watch, args=(kafka, gauge, stop), name="kafka clock", daemon=True)
     thread.start()
     return thread

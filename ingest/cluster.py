@@ -1,4 +1,4 @@
-"""Looks at Kafka from outside of all that it watches: topics, what groups have not read and since when, time to loss."""
+"""Kafka as seen by the monitor: topics, unread records and their age, time until loss."""
 
 import logging
 import threading
@@ -26,16 +26,16 @@ logger = logging.getLogger("tidegate.ingest.cluster")
 LOOK_SECONDS: Final = 2.8
 ASK_SECONDS: Final = 1.2
 LAND_TOPICS: Final[Mapping[str, Sequence[str]]] = {LAND_GROUP: (READINGS, DEAD_LETTERS)}
-"""What a group must read: counted as unread even where it never committed anything."""
+"""Topics that a group must read. They count as unread even if the group never committed."""
 
 
 def is_own_topic(name: str) -> bool:
-    """Whether Tidegate writes this topic."""
+    """Return whether Tidegate writes this topic."""
     return name in {READINGS, DEAD_LETTERS, OUTCOMES, GATEWAY_STATE} or name.startswith(stream_topic(""))
 
 
 class ClusterProbe:
-    """Each look asks once, and waits about three seconds at most; clients live on and find Kafka again by themselves."""
+    """Probe of a Kafka cluster. Each look asks once and waits about three seconds at most; clients reconnect by themselves."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class ClusterProbe:
 
         Args:
             settings: the cluster.
-            groups: names the groups to look at, anew at each look.
+            groups: returns the names of the groups to look at; called at each look.
             topics: which topics to look at.
-            must_read: topics of a group that count as unread though it never committed anything.
+            must_read: topics of a group that count as unread although it never committed anything.
 
         Raises:
             ConfigError: the settings cannot work.
@@ -67,29 +67,29 @@ class ClusterProbe:
         self._closed = False
 
     def look(self) -> Samples:
-        """Samples under the names of the families KAFKA; only `tidegate_kafka_reachable` 0 where Kafka does not answer.
+        """Return samples under the names of the families KAFKA; only `tidegate_kafka_reachable` 0 if Kafka does not answer.
 
         Raises:
-            IncompleteError: with the samples of what could be seen: Kafka answers, and does not tell all that alerts rest on.
+            IncompleteError: Kafka answers, but not everything that alerts need. Holds the samples that are known.
         """
         try:
             samples = cluster_samples(self.state())
         except RetryableError:
             return unreachable()
         if self._untold:
-            more = f" And {len(self._untold) - 1} more of that kind." if len(self._untold) > 1 else ""
+            more = f" And {len(self._untold) - 1} more of this kind." if len(self._untold) > 1 else ""
             raise IncompleteError(self._untold[0] + more, samples)
         return samples
 
     def state(self) -> ClusterState:
-        """The same as values.
+        """Return the same as values.
 
         Raises:
-            RetryableError: Kafka does not answer in time; says why.
+            RetryableError: Kafka does not answer in time; the text says why.
         """
         with self._lock:
             if self._closed:
-                message = "the monitor of Kafka is closed"
+                message = "The Kafka monitor is closed"
                 raise RetryableError(message)
             try:
                 state = self._look(time.monotonic() + LOOK_SECONDS)
@@ -100,7 +100,7 @@ class ClusterProbe:
             return state
 
     def close(self) -> None:
-        """End it. A look that hangs is waited for, but not for long."""
+        """Close the probe. A hanging look is waited for, but not for long."""
         self._closed = True
         if self._lock.acquire(timeout=LOOK_SECONDS + 1.0):
             self._reader.close()
@@ -110,7 +110,7 @@ class ClusterProbe:
             self._lock.release()
 
     def _tell(self, why: str) -> None:
-        # Said once: in a long outage the reason changes with each try.
+        # Log once: in a long outage the reason changes with each try.
         if why and not self._why:
             logger.warning("%s", why)
         elif not why and self._why:
@@ -128,7 +128,7 @@ class ClusterProbe:
         return ClusterState(brokers, tuple(partitions), tuple(groups), self._facts.min_in_sync)
 
     def _wanted_groups(self) -> list[str]:
-        """Each has a reader, and no other has."""
+        """Return the wanted groups, and make and close readers so that each group has exactly one."""
         wanted = sorted(set(self._names()))
         for name in self._groups.keys() - wanted:
             self._groups.pop(name).close()
@@ -152,26 +152,26 @@ class ClusterProbe:
         return found
 
     def _untold_of(self, topic: str, partitions: list[Partition], reader: GroupReader) -> Iterator[str]:
-        """What Kafka does not tell of a topic that a group reads: its lag, the lag's age or its end is then not known."""
+        """Yield what is unknown about a topic that a group reads: its lag, the age of the lag, or its end."""
         parts = [one for one in partitions if one.topic == topic]
         if not parts:
-            yield f"Kafka shows the monitor no topic {topic}: it was not made, or the monitor's user may not describe it."
+            yield f"The monitor does not see topic {topic}: it does not exist, or the monitor's user may not describe it."
         elif topic not in self._facts.retention:
-            yield f"Kafka does not tell the monitor how long it keeps {topic}. Allow its user to describe the topic's settings."
+            yield f"The monitor cannot read the retention of {topic}. Grant its user DESCRIBE_CONFIGS on the topic."
         if any(one.end is None and one.leader >= 0 for one in parts):
-            yield f"Kafka does not tell the monitor where all partitions of {topic} end: a leader does not answer."
+            yield f"The monitor does not know the end offset of every partition of {topic}: a leader does not answer."
         if topic in reader.refused:
-            yield f"Kafka lets the monitor read no record of {topic}, to see how old its lag is: {reader.refused[topic]}."
+            yield f"The monitor cannot read records of {topic}, so the age of its lag is unknown: {reader.refused[topic]}."
 
 
 def _left(group: str, until: float) -> float:
-    """Seconds that are left of this look. Without any the group is left out: the next look may have more."""
+    """Return the seconds left for this look. A group without time is left out; the next look may have more."""
     left = until - time.monotonic()
     if left <= 0:
-        message = f"Kafka was too slow to tell the monitor how far the group {group} has read."
+        message = f"Kafka was too slow: the monitor does not know the committed offsets of group {group}."
         raise RetryableError(message)
     return left
 
 
 def _ignore(_error: KafkaError) -> None:
-    """The reader of the cluster tells what is wrong."""
+    """Ignore an error: the reader of the cluster reports it."""

@@ -1,4 +1,4 @@
-"""What the monitor keeps of Kafka from look to look: topics' settings, the clocks' difference, how fast logs grow."""
+"""Facts about Kafka that the monitor keeps between looks: topic settings, clock difference, growth of logs."""
 
 import time
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ Where = tuple[str, int]
 
 
 class ClusterFacts:
-    """Filled by each look; asks for itself what changes seldom.
+    """Facts that each look updates. It asks Kafka by itself for those that rarely change.
 
     Attributes:
-        clock: Kafka's.
-        loss: how long until retention takes a record.
+        clock: Kafka's clock.
+        loss: time until retention deletes a record.
         retention: per topic, where this user may see it.
-        min_in_sync: how many replicas must be in sync for a record to be taken; per topic, as above.
+        min_in_sync: how many replicas must be in sync for Kafka to accept a record; per topic, as above.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class ClusterFacts:
         self._asked_at = 0.0
 
     def learn(self, reader: ClusterReader, partitions: Sequence[Partition], *, asked_at: float) -> None:
-        """Take in a look whose offsets were asked for at `asked_at` (epoch seconds of ours) or later."""
+        """Take the result of a look whose offsets were asked for at `asked_at` (epoch seconds of our clock) or later."""
         now = time.monotonic()
         known = [one for one in partitions if one.oldest is not None and one.end is not None]
         for one in known:
@@ -65,7 +65,7 @@ class ClusterFacts:
         self._settings_due = now + ASK_AGAIN_SECONDS
 
     def _ask_clock(self, reader: ClusterReader, ends: dict[Where, int], now: float) -> None:
-        """The newest record of a partition that has grown since the last look came in after that look, and before now."""
+        """Observe Kafka's clock: a newest record that is new since the last look was appended after that look and before now."""
         if now < self._clock_due:
             return
         for where, end in ends.items():

@@ -1,4 +1,4 @@
-"""Asks Kafka for topics, offsets and settings, with one client that lives as long as its owner, each time within a limit."""
+"""Read topics, offsets and settings of Kafka, each within a time limit, with one client that lives as long as its owner."""
 
 import logging
 import math
@@ -24,27 +24,27 @@ CLIENT_ID: Final = "tidegate-monitor"
 _LEADER_SECONDS: Final = 1.2
 _EARLIEST: Final = -2
 _LATEST: Final = -1
-"""Kafka's own special times; librdkafka hands them through, and so all partitions of a broker are asked in one request."""
+"""Kafka's own special times. librdkafka passes them through, so one request per broker covers all partitions."""
 
 Where = tuple[str, int]
 """Topic and partition."""
 Ends = dict[Where, tuple[int, int]]
-"""Oldest offset that is there, and the next to be written."""
+"""Oldest offset that exists, and the next to be written."""
 
 
 def monitor_conf(settings: KafkaSettings, group: str, on_error: Callable[[KafkaError], None]) -> dict[str, Any]:
-    """Options of a consumer that joins no group, fetches single records, and gives up on a broker that hangs."""
+    """Return the options of a consumer that joins no group, fetches single records, and gives up on a hanging broker."""
     return consumer_conf(settings, client_id=CLIENT_ID, group=group) | {
         "error_cb": on_error,
         "log_level": 0,
         "isolation.level": "read_uncommitted",
         "enable.partition.eof": True,
-        # One record is wanted: no more than one batch is fetched for it, and the next partition does not wait for it.
+        # Only one record is needed, so fetch at most one batch and do not make the next partition wait.
         "queued.min.messages": 1,
         "fetch.message.max.bytes": 64 * 1024,
         "fetch.queue.backoff.ms": 10,
         "fetch.wait.max.ms": 100,
-        # A request without an answer ends its connection after this, so that another broker is asked.
+        # After this a request without an answer ends its connection, so that the client asks another broker.
         "socket.timeout.ms": 5000,
         "socket.connection.setup.timeout.ms": 3000,
         "reconnect.backoff.max.ms": 1000,
@@ -52,7 +52,7 @@ def monitor_conf(settings: KafkaSettings, group: str, on_error: Callable[[KafkaE
 
 
 class ClusterReader:
-    """Not thread-safe: one thread asks.
+    """Reader of cluster metadata. Not thread-safe: only one thread may ask.
 
     Attributes:
         reason: why Kafka last did not answer, for people.
@@ -65,7 +65,7 @@ class ClusterReader:
         self._admin = make_client(AdminClient, client_conf(settings, client_id=CLIENT_ID) | quiet, settings)
 
     def topics(self, wanted: Callable[[str], bool], timeout_seconds: float) -> tuple[int, list[Partition]]:
-        """How many brokers there are, and the partitions of the wanted topics, without their offsets.
+        """Return the number of brokers, and the partitions of the wanted topics without their offsets.
 
         Raises:
             RetryableError: Kafka does not answer.
@@ -87,10 +87,10 @@ class ClusterReader:
         return len(found.brokers), partitions
 
     def with_offsets(self, partitions: Sequence[Partition], timeout_seconds: float) -> list[Partition]:
-        """The same with both ends, where their leader answers; one leader that hangs leaves time for the others.
+        """Return the same partitions with both ends where their leader answers; a hanging leader leaves time for the others.
 
         Raises:
-            RetryableError: none answers.
+            RetryableError: no leader answers.
         """
         until = time.monotonic() + timeout_seconds
         ends: Ends = {}
@@ -100,18 +100,18 @@ class ClusterReader:
             try:
                 ends |= self._ends(asked, until)
             except KafkaException as error:
-                # The client's own errors are negative: no answer. Others are an answer, for one of the topics.
+                # Negative codes are the client's own errors, so there was no answer. Others are an answer for one topic.
                 if error.args[0].code() < 0:
                     silent = error.args[0].str()
                 else:
                     ends |= self._ends_by_topic(asked, until)
         if silent and not ends:
-            message = f"Kafka at {self._servers} does not tell its offsets: {silent}"
+            message = f"Kafka at {self._servers} does not return offsets: {silent}"
             raise RetryableError(message)
         return [_with_ends(one, ends.get((one.topic, one.partition))) for one in partitions]
 
     def _ends_by_topic(self, partitions: Sequence[Partition], until: float) -> Ends:
-        """For a moment in which one topic has no leader yet, or no longer: the others have."""
+        """Ask topic by topic, for the moment in which one topic has no leader: the others have one."""
         ends: Ends = {}
         for topic in {one.topic for one in partitions}:
             with suppress(KafkaException):
@@ -129,7 +129,7 @@ class ClusterReader:
         return {(one.topic, one.partition): one.offset for one in answers if one.error is None and one.offset >= 0}
 
     def topic_settings(self, topics: Sequence[str], timeout_seconds: float) -> dict[str, TopicSettings]:
-        """Of each topic; those that this user may not describe are left out.
+        """Return the settings of each topic; topics that this user may not describe are left out.
 
         Raises:
             RetryableError: Kafka does not answer.
@@ -142,7 +142,7 @@ class ClusterReader:
             try:
                 entries = future.result(timeout_seconds + 0.2)
             except TimeoutError as error:
-                message = "Kafka does not tell its topics' settings in time"
+                message = "Kafka did not return the topics' settings in time"
                 raise RetryableError(message) from error
             except KafkaException:
                 continue
@@ -151,11 +151,11 @@ class ClusterReader:
         return found
 
     def retention(self, topics: Sequence[str], timeout_seconds: float) -> dict[str, Retention]:
-        """How each topic loses records; raises and leaves out as `topic_settings` does."""
+        """Return how each topic loses records; raises and leaves out as `topic_settings` does."""
         return {topic: one.retention for topic, one in self.topic_settings(topics, timeout_seconds).items()}
 
     def newest(self, topic: str, partition: int, timeout_seconds: float) -> tuple[int, int] | None:
-        """Offset and time in ms of the partition's newest record; None where Kafka does not tell."""
+        """Return offset and time in ms of the partition's newest record; None where Kafka does not return it."""
         asked = {TopicPartition(topic, partition): OffsetSpec.max_timestamp()}
         for future in self._admin.list_offsets(asked, request_timeout=timeout_seconds).values():
             try:
@@ -170,7 +170,7 @@ class ClusterReader:
         self._consumer.close()
 
     def _note(self, error: KafkaError) -> None:
-        # "All brokers are down" follows each reason and says less.
+        # "All brokers are down" follows each reason and adds nothing.
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self.reason = error.str()
 

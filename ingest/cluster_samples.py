@@ -1,4 +1,4 @@
-"""A look at Kafka as samples under kafka_exporter's names, and some of our own; label values in the families' order."""
+"""Samples of one look at Kafka, under kafka_exporter's names and our own; label values in the order of the families."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -12,12 +12,12 @@ Samples = dict[str, list[tuple[tuple[str, ...], float]]]
 
 
 def unreachable() -> Samples:
-    """What is known of a Kafka that does not answer."""
+    """Return the samples of a Kafka that does not answer."""
     return {"tidegate_kafka_reachable": [((), 0.0)]}
 
 
 def cluster_samples(state: ClusterState) -> Samples:
-    """Every series of one look."""
+    """Return every series of one look."""
     counts: dict[str, int] = {}
     for one in state.partitions:
         counts[one.topic] = counts.get(one.topic, 0) + 1
@@ -43,7 +43,7 @@ def _partitions(partitions: Iterable[Partition]) -> Samples:
 
 
 def _under_min_isr(state: ClusterState) -> list[tuple[tuple[str, ...], float]]:
-    """Of how many partitions Kafka takes no record; of topics whose settings are known, 0 included."""
+    """Return per topic the number of partitions for which Kafka accepts no record, including 0, where the settings are known."""
     found: dict[tuple[str, ...], float] = {}
     for one in state.partitions:
         least = state.min_in_sync.get(one.topic)
@@ -75,6 +75,6 @@ def _groups(groups: Iterable[GroupPartition]) -> Samples:
 
 
 def _worst(pick: Callable[[list[float]], float], values: list[float | None], none_behind: float) -> float | None:
-    """Of the partitions that are behind; None where it is known of none of them."""
+    """Pick the worst value of the partitions that are behind; None where it is unknown for all of them."""
     known = [value for value in values if value is not None]
     return pick(known) if known else (None if values else none_behind)

@@ -1,4 +1,4 @@
-"""What the monitor knows of Kafka at one moment: plain values that `ClusterProbe` fills and everybody may read."""
+"""State of Kafka at one moment: plain values that `ClusterProbe` fills and anyone may read."""
 
 import math
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ class Partition:
     Attributes:
         topic: its name.
         partition: its number.
-        oldest: first offset that is still there; None while its leader does not answer.
+        oldest: first offset that still exists; None while its leader does not answer.
         end: next offset to be written; None as above.
         leader: id of the leading broker, -1 where there is none.
-        replicas: the brokers that should have it.
-        in_sync: those of them that have all of it.
+        replicas: the brokers that should have a copy.
+        in_sync: those of them that have a complete copy.
     """
 
     topic: str
@@ -31,11 +31,11 @@ class Partition:
 
     @property
     def missing(self) -> tuple[int, ...]:
-        """Brokers that should have all of it and have not."""
+        """Brokers that should have a complete copy but do not."""
         return tuple(broker for broker in self.replicas if broker not in self.in_sync)
 
     def is_refused(self, least_in_sync: int) -> bool:
-        """Whether Kafka takes no record for it: where fewer replicas exist than are wanted, it is content with those."""
+        """Return whether Kafka accepts no record for it. If fewer replicas exist than are required, Kafka requires only those."""
         return len(self.in_sync) < min(least_in_sync, len(self.replicas))
 
 
@@ -48,10 +48,10 @@ class GroupPartition:
         topic: of the partition.
         partition: its number.
         committed: next offset that the group reads; None where it never committed one.
-        lag: records that it has not read. Counted from the oldest record where nothing, or an offset that is out of
-            range, is committed.
-        lag_seconds: age of the oldest of them by Kafka's clock; 0 without lag, None where it is not known.
-        seconds_to_loss: until retention deletes it; infinite without lag, None where retention is not known.
+        lag: records that it has not read. Counted from the oldest record where nothing, or an offset out of range, is
+            committed.
+        lag_seconds: age of the oldest unread record by Kafka's clock; 0 without lag, None where it is unknown.
+        seconds_to_loss: until retention deletes that record; infinite without lag, None where retention is unknown.
     """
 
     group: str
@@ -65,13 +65,13 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """One look; only topics and groups that were asked for.
+    """One look, with only the topics and groups that were asked for.
 
     Attributes:
         brokers: how many the cluster names.
         partitions: of all topics.
         groups: of all groups.
-        min_in_sync: per topic, how many replicas must be in sync for a record to be taken; where this user may see it.
+        min_in_sync: per topic, how many replicas must be in sync for Kafka to accept a record; where this user may see it.
     """
 
     brokers: int
@@ -82,12 +82,12 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How a topic's partitions lose their oldest records.
+    """Rules by which a topic's partitions lose their oldest records.
 
     Attributes:
-        seconds: age at which a record may go; infinite where none is set.
-        size_bytes: size of a partition beyond which its oldest segment goes; infinite where none is set.
-        segment_bytes: what goes at once.
+        seconds: age at which Kafka may delete a record; infinite where none is set.
+        size_bytes: size of a partition beyond which Kafka deletes its oldest segment; infinite where none is set.
+        segment_bytes: size that Kafka deletes at once.
         by_append_time: whether records carry Kafka's clock, not their producer's.
         policy: Kafka's `cleanup.policy`: delete, compact, or both.
     """
@@ -101,11 +101,11 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What the monitor asks of a topic's settings.
+    """Settings of a topic that the monitor asks for.
 
     Attributes:
         retention: how it loses records.
-        min_in_sync: how many replicas must be in sync for a record to be taken.
+        min_in_sync: how many replicas must be in sync for Kafka to accept a record.
     """
 
     retention: Retention

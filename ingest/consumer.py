@@ -1,4 +1,4 @@
-"""Reads a known stretch of a topic, for audit and tools: no group, no commits, an end and a deadline."""
+"""Reader of a known range of a topic, for audit and tools: no group, no commits, an end and a deadline."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ __all__ = ["read_range"]
 
 BATCH_RECORDS: Final = 10_000
 _WAIT_SECONDS: Final = 0.1
-"""`consume` waits this long for a full batch, so each read ends with one such wait."""
+"""Longest wait of `consume` for a full batch. Each read ends with one such wait."""
 _GONE: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
@@ -30,15 +30,15 @@ def read_range(
     stall_seconds: float = 30.0,
     batch_records: int = BATCH_RECORDS,
 ) -> Iterator[list[LogRecord]]:
-    """The records with start <= offset < until of each partition, in batches.
+    """Yield the records with start <= offset < until of each partition, in batches.
 
     Args:
         settings: the cluster.
         topic: its name.
         start: first offset per partition; `begin_offsets` or `offsets_at`.
         until: offset per partition before which to stop; `end_offsets`.
-        stall_seconds: how long nothing at all may come before this gives up.
-        batch_records: largest batch; fewer where records may be large, since a batch is held in memory.
+        stall_seconds: how long Kafka may send nothing before this gives up.
+        batch_records: largest batch. Use fewer if records may be large, because a batch is held in memory.
 
     Yields:
         Records, by offset within a partition, partitions mixed.
@@ -49,7 +49,7 @@ def read_range(
     """
     left = {p: end for p, end in until.items() if start.get(p, 0) < end}
     conf = consumer_conf(settings, client_id="tidegate-reader", group="tidegate-reader")
-    # The end of a partition is an event here: its last offsets may hold no record (compaction, transaction markers).
+    # Ask for the event at a partition's end: its last offsets may hold no record (compaction, transaction markers).
     conf |= {"enable.partition.eof": True, "error_cb": lambda _error: None, "log_level": 2}
     consumer = make_client(Consumer, conf, settings)
     try:
@@ -64,8 +64,8 @@ def read_range(
                 heard_at = time.monotonic()
             elif time.monotonic() - heard_at > stall_seconds:
                 message = (
-                    f"Kafka at {settings.bootstrap_servers} sent nothing of topic {topic} for {stall_seconds:g} s, "
-                    f"though records up to offset {max(left.values())} are missing: is the broker up?"
+                    f"Kafka at {settings.bootstrap_servers} sent no records of topic {topic} for {stall_seconds:g} s, "
+                    f"but records up to offset {max(left.values())} are missing: check that the broker is up"
                 )
                 raise RetryableError(message)
     finally:
@@ -73,7 +73,7 @@ def read_range(
 
 
 def _within(messages: list[Message], left: dict[int, int], settings: KafkaSettings, topic: str) -> list[LogRecord]:
-    """The records below their partition's end; partitions that reached it leave `left`."""
+    """Return the records below their partition's end. Partitions that reached it are removed from `left`."""
     batch: list[LogRecord] = []
     for message in messages:
         error, partition, offset = message.error(), message.partition(), message.offset()
@@ -102,5 +102,5 @@ def _check(error: KafkaError, settings: KafkaSettings, topic: str, partition: in
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise missing_right(settings, f"read topic {topic}", "READ") from KafkaException(error)
     if error.code() == KafkaError._UNKNOWN_PARTITION:
-        message = f"Topic {topic} at {settings.bootstrap_servers} can't be read: {error.str()}"
+        message = f"Topic {topic} at {settings.bootstrap_servers} cannot be read: {error.str()}"
         raise FatalError(message) from KafkaException(error)

@@ -1,4 +1,4 @@
-"""How long until retention deletes a record that a group has not read: by age, and by size where the log is full."""
+"""Time until retention deletes a record that a group has not read: by age, and by size if the log is full."""
 
 import math
 from collections import deque
@@ -12,9 +12,9 @@ __all__ = ["DataLoss"]
 
 STEP_SECONDS: Final = 10.0
 WINDOW_STEPS: Final = 30
-"""The pace is that of the last five minutes."""
+"""The pace is measured over the last five minutes."""
 CHECK_SECONDS: Final = 300.0
-"""How seldom Kafka looks for what it may delete (`log.retention.check.interval.ms`)."""
+"""Interval at which Kafka looks for records to delete (`log.retention.check.interval.ms`)."""
 
 Key = tuple[str, int]
 """Topic, partition."""
@@ -30,9 +30,9 @@ class _Log:
 
 
 class DataLoss:
-    """Watches the partitions' two ends. A full log drops at its tail what comes in at its head, so that is the pace.
+    """Both ends of partitions over time. A full log drops at its tail what arrives at its head, so that is the pace.
 
-    The tail itself moves by whole segments, hours apart, and tells no pace of its own.
+    The tail itself moves by whole segments, hours apart, so its own pace says nothing.
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class DataLoss:
         self._logs = {key: log for key, log in self._logs.items() if key in keys}
 
     def observe(self, key: Key, *, oldest: int, end: int, now: float) -> None:
-        """The partition's ends at a moment of a clock that never goes back."""
+        """Note the partition's ends at a moment of a clock that never goes back."""
         log = self._logs.get(key)
         if log is None or (log.ends and end < log.ends[-1][1]):
             log = self._logs[key] = _Log(oldest, end)
@@ -55,7 +55,7 @@ class DataLoss:
     def seconds_left(
         self, key: Key, *, position: int, age_seconds: float, end: int, retention: Retention, now: float
     ) -> float:
-        """Until the record at `position`, which is this old, may be deleted; never negative."""
+        """Return the seconds until the record at `position`, of this age, may be deleted; never negative."""
         by_age = retention.seconds - age_seconds
         return max(0.0, min(by_age, self._by_size(key, position, end, retention, now)))
 
@@ -67,7 +67,7 @@ class DataLoss:
         if now - since < STEP_SECONDS or end <= begin:
             return math.inf
         pace = (end - begin) / (now - since)
-        # Nothing dropped though two segments came in, and Kafka has looked since: the limit was raised, it is not full.
+        # Two segments arrived and Kafka has checked since, but dropped nothing: the limit was raised, so the log is not full.
         segment = (end - log.oldest) * min(1.0, retention.segment_bytes / retention.size_bytes)
         if end - log.end_at_drop > 2 * segment + 2 * CHECK_SECONDS * pace:
             return math.inf

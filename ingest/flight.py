@@ -1,4 +1,4 @@
-"""Records on their way: batches taken from a caller, and what became of them."""
+"""Flights: batches taken from a caller and sent, and the result of each record."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,9 +10,9 @@ __all__ = ["Flight"]
 
 
 class Flight:
-    """One batch of records for one topic. The client's reports of failures end in `failed`; no report is a good one.
+    """One batch of records for one topic. The client reports failures to `failed`; no report means success.
 
-    `due` is set once the caller must hear of it before the others of its flight: the writer has failed.
+    `due` is set when the writer has failed: the caller must then get this batch's result before those of its flight.
     """
 
     __slots__ = ("_classify", "_places", "done", "due", "failures", "keys", "size_bytes", "topic", "values")
@@ -34,40 +34,40 @@ class Flight:
 
     @property
     def settled(self) -> bool:
-        """Whether its end is known before that of its flight: the writer has failed, or all of it was refused."""
+        """Return whether its result is known before that of its flight: the writer has failed, or all of it was rejected."""
         return self.due or len(self.failures) == len(self.values)
 
     def __len__(self) -> int:
         return len(self.values)
 
     def failed(self, error: KafkaError | None, message: Message) -> None:
-        """The client reports a record; called from within its poll."""
+        """Take the client's report of a failed record; called from within its poll."""
         if error is None:
             return
         key, value = message.key(), message.value()
         fault: DeliveryError = self._classify(error, self.topic, len(key or b"") + len(value or b""))
         if self.due and fault.kind != "fatal":
-            # The caller hears of the first, and has to start anew with all of it.
+            # The caller gets the first one, and must restart with the whole batch.
             return
         self.failures.append((self._place(key, value), fault))
         self.due = self.due or fault.kind != "record"
 
     def refuse(self, fault: DeliveryError) -> None:
-        """The client did not take all of it: the writer is of no use any more, since what follows may be there."""
+        """Note that the client did not take the whole batch. The writer is unusable: later records may be in the log."""
         self.failures.append((0, fault if fault.kind != "record" else DeliveryError("retriable", fault.text)))
         self.due = True
 
     def _place(self, key: object, value: object) -> int:
-        """Which record this is: reports carry content, not places. Equal ones stand for one another."""
+        """Return which record a report is about: reports carry content, not places. Equal records are interchangeable."""
         if self._places is None:
             self._places = self._find_places()
         places = self._places.get((key or None, value or None))
         return places.pop() if places else 0
 
     def _find_places(self) -> dict[tuple[object, object], list[int]]:
-        """Places by content, the last first. Made once: where a whole batch fails, each record is asked for.
+        """Return places by content, the last first. Built once: if a whole batch fails, each record is looked up.
 
-        The client tells an empty key or value as none.
+        The client reports an empty key or value as None.
         """
         found: dict[tuple[object, object], list[int]] = {}
         for place, content in enumerate(zip(self.keys, self.values, strict=True)):

@@ -1,4 +1,4 @@
-"""What one consumer group has committed, and the records at which it stands; it never joins the group nor commits."""
+"""Committed offsets of one consumer group, and the records at those offsets. Never joins the group, never commits."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +16,14 @@ __all__ = ["GroupReader"]
 Where = tuple[str, int]
 """Topic and partition."""
 _NONE: Final = frozenset({KafkaError._PARTITION_EOF, KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
-"""Errors that say that there is no such record."""
+"""Errors that mean that no such record exists."""
 
 
 class GroupReader:
-    """One client per group, since a Kafka client has one group. Not thread-safe.
+    """Reader of one group; a Kafka client has only one group. Not thread-safe.
 
     Attributes:
-        refused: topics whose records this user may not read, with Kafka's words.
+        refused: topics whose records this user may not read, with Kafka's error text.
     """
 
     # Not AdminClient.list_consumer_group_offsets, which could ask for all groups: see ingest/groups.py.
@@ -35,11 +35,11 @@ class GroupReader:
         self._met: set[str] = set()
 
     def committed(self, partitions: Sequence[Where], timeout_seconds: float) -> dict[Where, int]:
-        """Next offset to be read, where one was committed.
+        """Return the next offset to read, for each partition with a commit.
 
         Raises:
-            RetryableError: Kafka does not tell: a new cluster has no coordinator at first, and a user may not be allowed to see
-                this group. Without this nobody would know that its lag is not known.
+            RetryableError: Kafka does not return the offsets: a new cluster has no coordinator at first, and the user may lack
+                the right to see this group. The error shows that the lag is unknown.
         """
         if not partitions:
             return {}
@@ -53,22 +53,22 @@ class GroupReader:
         return {(one.topic, one.partition): one.offset for one in answers if one.offset >= 0}
 
     def _untold(self, error: KafkaError) -> str:
-        # The client tries again what was refused until its time is up, and then tells no more than that.
+        # The client retries a refused request until its time is up, and then reports only a timeout.
         return (
-            f"Kafka does not tell the monitor how far the group {self._group} has read ({error.str()}): "
-            "the monitor's user may not describe that group and its topics, or their broker does not answer."
+            f"The monitor cannot read the committed offsets of group {self._group} ({error.str()}): "
+            "its user may not describe the group and its topics, or their broker does not answer."
         )
 
     def append_times(self, positions: Mapping[Where, int], timeout_seconds: float) -> dict[Where, int]:
-        """When the first record at or after each position was appended, in ms; those that did not come in time are missing."""
+        """Return when the first record at or after each position was appended, in ms. Late answers are missing."""
         found = self.records(positions, timeout_seconds)
         return {where: message.timestamp()[1] for where, message in found.items() if message is not None}
 
     def records(self, positions: Mapping[Where, int], timeout_seconds: float) -> dict[Where, Message | None]:
-        """The first record at or after each position.
+        """Return the first record at or after each position.
 
         Returns:
-            None where Kafka has no such record; positions whose answer did not come in time are missing.
+            None where Kafka has no such record. Positions without an answer in time are missing.
         """
         if not positions:
             return {}
@@ -86,7 +86,7 @@ class GroupReader:
         return found
 
     def _meet(self, topics: set[str], timeout_seconds: float) -> None:
-        """Ask for topics that are new here; the client itself would ask a second after the first record is wanted."""
+        """Ask for topics that are new here. The client itself would ask only a second after the first record is needed."""
         for topic in topics - self._met:
             self._consumer.list_topics(topic, timeout=timeout_seconds)
             self._met.add(topic)
@@ -96,7 +96,7 @@ class GroupReader:
             topic, number = message.topic(), message.partition()
             if topic is None or number is None or (topic, number) not in left:
                 continue
-            # An error ends this partition's turn: its end was reached, or retention took what was asked for.
+            # An error ends this partition's turn: its end was reached, or retention deleted the wanted record.
             if (error := message.error()) is None:
                 found[topic, number] = message
                 self.refused.pop(topic, None)

@@ -1,4 +1,4 @@
-"""Consumer groups as Kafka's own tools see them: members, what each reads, and how far the group has read."""
+"""Consumer groups as Kafka's own tools show them: members, their partitions, and the committed offsets."""
 
 import time
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ _RETRIED: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A consumer of a group, and the partitions that it has."""
+    """A consumer of a group, and the partitions assigned to it."""
 
     member_id: str
     client_id: str
@@ -34,7 +34,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class GroupPlace:
-    """How far a group has read a partition: the next offset it reads, and the next to be written (None: not known)."""
+    """Progress of a group in a partition: the next offset it reads, and the next to be written (None: unknown)."""
 
     topic: str
     partition: int
@@ -43,7 +43,7 @@ class GroupPlace:
 
     @property
     def lag(self) -> int | None:
-        """Records that wait."""
+        """Unread records."""
         return None if self.end is None else max(0, self.end - self.committed)
 
 
@@ -53,12 +53,12 @@ class Group:
 
     Attributes:
         name: its id.
-        state: Kafka's word, such as STABLE or EMPTY.
+        state: Kafka's name, such as STABLE or EMPTY.
         protocol: `classic` or `consumer`, that of its members.
-        coordinator: host and port of the broker that keeps it.
-        assignor: how partitions are shared out.
+        coordinator: host and port of the broker that manages it.
+        assignor: how partitions are assigned.
         members: by client id.
-        places: where it committed, by topic and partition.
+        places: committed offsets, by topic and partition.
     """
 
     name: str
@@ -71,12 +71,12 @@ class Group:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no member is there that would write over an offset."""
+        """Return whether the group has no member that would overwrite an offset."""
         return self.state in _EMPTY
 
 
 def list_groups(settings: KafkaSettings) -> list[Group]:
-    """All groups that this user may see, by name, without members and places.
+    """Return all groups that this user may see, by name, without members and places.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -90,7 +90,7 @@ def list_groups(settings: KafkaSettings) -> list[Group]:
             raise unanswered(settings, error, "listing consumer groups") from error
         if not found.errors:
             break
-        # Each broker names the groups that it keeps: without the answer of one, its groups would be missing unseen.
+        # Each broker lists its own groups. Without one broker's answer its groups would be missing unnoticed.
         if time.monotonic() > deadline:
             raise unanswered(settings, KafkaException(found.errors[0]), "listing consumer groups")
         time.sleep(0.5)
@@ -101,10 +101,10 @@ def list_groups(settings: KafkaSettings) -> list[Group]:
 
 
 def describe_group(settings: KafkaSettings, name: str) -> Group:
-    """One group with its members and its places.
+    """Return one group with its members and places.
 
     Raises:
-        FatalError: there is no such group.
+        FatalError: the group does not exist.
         MissingRightError: this user may not see it.
         RetryableError: Kafka does not answer.
     """
@@ -136,7 +136,7 @@ def describe_group(settings: KafkaSettings, name: str) -> Group:
 
 
 def _described(settings: KafkaSettings, name: str) -> Any:
-    """Kafka's own description; a new cluster needs a moment to find a coordinator for its first group."""
+    """Return Kafka's own description. A new cluster needs a moment to find a coordinator for its first group."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     client = admin_client(settings)
     partition_counts(client, settings)
@@ -150,7 +150,7 @@ def _described(settings: KafkaSettings, name: str) -> Any:
             if is_denied(error):
                 raise missing_right(settings, f"see group {name}", "DESCRIBE", "group") from error
             if code == KafkaError.INVALID_GROUP_ID:
-                message = f"Kafka takes no consumer group named {name!r}: see `tidegate groups ls`"
+                message = f"{name!r} is not a valid name of a consumer group: see `tidegate groups ls`"
                 raise FatalError(message) from error
             if code not in _RETRIED or time.monotonic() > deadline:
                 raise unanswered(settings, error, f"describing group {name}") from error
@@ -158,7 +158,7 @@ def _described(settings: KafkaSettings, name: str) -> Any:
 
 
 def _places(settings: KafkaSettings, name: str) -> tuple[GroupPlace, ...]:
-    """What the group committed, of all partitions that there are: its members may be gone."""
+    """Return the committed offsets of all existing partitions: the group's members may be gone."""
     cluster = ClusterReader(settings)
     group = GroupReader(settings, name, lambda _error: None)
     try:

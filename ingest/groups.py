@@ -1,4 +1,4 @@
-"""Consumer-group offsets: Spark commits none, so they are mirrored here and any Kafka tool sees the lag."""
+"""Consumer-group offsets. Spark commits none, so they are mirrored here and any Kafka tool shows the lag."""
 
 import logging
 import threading
@@ -36,10 +36,10 @@ _NO_COORDINATOR: Final = frozenset(
 
 
 class OffsetMirror:
-    """Commits the newest offsets to a group that nothing subscribes with, on a thread of its own.
+    """Thread that commits the newest offsets to a group without subscribers.
 
-    The caller's batch neither waits nor fails for it: only the newest offsets are kept, and a failed commit is tried
-    again until it succeeds or newer ones come.
+    The caller's batch neither waits for it nor fails because of it. Only the newest offsets are kept. A failed commit is
+    retried until it succeeds or newer offsets come.
     """
 
     def __init__(self, settings: KafkaSettings, group: str) -> None:
@@ -55,14 +55,14 @@ class OffsetMirror:
         self._thread.start()
 
     def mirror(self, offsets: Offsets) -> str | None:
-        """Commit these soon. Never blocks; returns why the last commit failed, or None where it did not."""
+        """Commit these soon. Never blocks. Returns why the last commit failed, or None if it succeeded."""
         with self._changed:
             self._wanted = offsets
             self._changed.notify_all()
             return self._error
 
     def drain(self, timeout_seconds: float) -> bool:
-        """Wait until the newest offsets are committed; False when the time is over first."""
+        """Wait until the newest offsets are committed; False if the time is over first."""
         with self._changed:
             return self._changed.wait_for(lambda: self._wanted is None and not self._busy, timeout_seconds)
 
@@ -72,7 +72,7 @@ class OffsetMirror:
         with self._changed:
             self._closing = True
             self._changed.notify_all()
-        # The client is freed by its own thread: a commit that hangs must not keep the process from ending.
+        # Its own thread frees the client: a hanging commit must not keep the process from ending.
         self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
@@ -102,11 +102,11 @@ class OffsetMirror:
         try:
             done = self._consumer.commit(offsets=wanted, asynchronous=False)
         except KafkaException as error:
-            return f"Offsets of group {self._group} could not be mirrored: {error.args[0].str()} (landing goes on)"
+            return f"Cannot mirror the offsets of group {self._group}: {error.args[0].str()} (the landing continues)"
         for part in done or []:
             if part.error is not None:
                 where = f"{part.topic}[{part.partition}]"
-                return f"Offsets of group {self._group} could not be mirrored for {where}: {part.error.str()}"
+                return f"Cannot mirror the offsets of group {self._group} for {where}: {part.error.str()}"
         return None
 
 
@@ -117,7 +117,7 @@ def group_lag(
     *,
     timeout_seconds: float = 10.0,
 ) -> dict[str, dict[int, tuple[int, int]]]:
-    """Committed and end offset per topic and partition; nothing where the group committed nothing.
+    """Return committed and end offset per topic and partition; empty if the group committed nothing.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -125,15 +125,15 @@ def group_lag(
     """
     ends = {topic: end_offsets(settings, topic) for topic in topics}
     asked = [TopicPartition(topic, partition) for topic, parts in ends.items() for partition in parts]
-    # Not AdminClient.list_consumer_group_offsets: it ends the whole process by a segmentation fault while the group's
-    # coordinator is not known, as on a new cluster (confluentinc/librdkafka#5040).
+    # Not AdminClient.list_consumer_group_offsets: it crashes the process with a segmentation fault while the group's
+    # coordinator is unknown, as on a new cluster (confluentinc/librdkafka#5040).
     conf = consumer_conf(settings, client_id="tidegate-admin", group=group)
     consumer = make_client(Consumer, conf | {"error_cb": lambda _error: None, "log_level": 2}, settings)
     try:
         found = _committed(consumer, asked, timeout_seconds)
     except KafkaException as error:
         why = error.args[0].str()
-        message = f"Kafka at {settings.bootstrap_servers} did not tell the offsets of group {group}: {why}"
+        message = f"Kafka at {settings.bootstrap_servers} did not return the offsets of group {group}: {why}"
         raise RetryableError(message) from error
     finally:
         consumer.close()
@@ -145,7 +145,7 @@ def group_lag(
 
 
 def delete_group(settings: KafkaSettings, name: str) -> None:
-    """Delete a consumer group's offsets; nothing happens where there are none.
+    """Delete a consumer group's offsets. Does nothing if there are none.
 
     Raises:
         MissingRightError: this user may not delete it.
@@ -162,7 +162,7 @@ def delete_group(settings: KafkaSettings, name: str) -> None:
 
 
 def _committed(consumer: Consumer, asked: list[TopicPartition], timeout_seconds: float) -> list[TopicPartition]:
-    """The group's offsets; a new cluster needs a moment to find a coordinator for its first group."""
+    """Return the group's offsets. A new cluster needs a moment to find a coordinator for its first group."""
     deadline = time.monotonic() + timeout_seconds
     while True:
         try:

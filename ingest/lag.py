@@ -1,4 +1,4 @@
-"""How far a group is behind: in records, in seconds, and how long until retention takes what it has not read."""
+"""Lag of a group: in records, in seconds, and how long until retention deletes unread records."""
 
 import math
 import time
@@ -13,20 +13,20 @@ from ingest.unread import UnreadTimes
 __all__ = ["LagBook"]
 
 READ_SECONDS: Final = 0.6
-"""For the oldest unread records of all partitions of a group; those that come later are tried again."""
+"""Time to read the oldest unread records of all partitions of a group. Records that come later are tried again."""
 
 Where = tuple[str, int]
 """Topic and partition."""
 
 
 class LagBook:
-    """Remembers what was read of unread records; the rest of a look is reckoned."""
+    """Memory of the unread records that were read; the rest of a look is calculated."""
 
     def __init__(self) -> None:
         self._unread = UnreadTimes()
 
     def keep(self, groups: Collection[GroupPartition]) -> None:
-        """Forget what is not among these."""
+        """Forget all partitions that are not among these."""
         self._unread.keep({(one.group, one.topic, one.partition) for one in groups})
 
     def group(
@@ -37,7 +37,7 @@ class LagBook:
         committed: Mapping[Where, int],
         facts: ClusterFacts,
     ) -> list[GroupPartition]:
-        """The group's partitions, which are those given that have both ends."""
+        """Return those of the given partitions that have both ends, as partitions of the group."""
         known = {(one.topic, one.partition): one for one in partitions if one.end is not None}
         positions = {where: _position(one, committed.get(where)) for where, one in known.items()}
         self._read(name, reader, positions, known, facts)
@@ -75,6 +75,6 @@ class LagBook:
 
 
 def _position(one: Partition, committed: int | None) -> int:
-    """Where the group goes on; what is out of range counts from the oldest record."""
+    """Return where the group continues; an offset out of range counts from the oldest record."""
     oldest, end = one.oldest or 0, one.end or 0
     return oldest if committed is None or not oldest <= committed <= end else committed

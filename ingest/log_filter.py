@@ -1,4 +1,4 @@
-"""Keeps a client's log readable while its servers are away: a message that repeats is logged once a while, with a count.
+"""Filter that keeps a client's log readable during an outage: it logs a repeated message only now and then, with a count.
 
 librdkafka logs each failed attempt to connect, several in a second, for as long as an outage lasts.
 """
@@ -19,7 +19,7 @@ _NUMBER: Final = re.compile(r"\d+")
 
 
 class OnceAWhile(logging.Filter):
-    """Lets a message pass once in 30 s; the next that passes says how many were left out. Numbers make no other message.
+    """Filter that passes a message once in 30 s; the next one says how many were left out. Numbers in it are ignored.
 
     Remembers the 256 newest messages.
     """
@@ -30,7 +30,7 @@ class OnceAWhile(logging.Filter):
         self._seen: OrderedDict[tuple[int, str], tuple[float, int]] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is logged; its text gets the count."""
+        """Return whether to log the record; its text gets the count."""
         text, now = record.getMessage(), self._clock()
         key = (record.levelno, _NUMBER.sub("0", text))
         at, left_out = self._seen.get(key, (-math.inf, 0))

@@ -1,4 +1,4 @@
-"""A log in memory with Kafka's behaviour, for tests and dry runs. Faults are scripted, not random."""
+"""Log in memory with Kafka's behaviour, for tests and dry runs. Errors are scripted, not random."""
 
 import logging
 import threading
@@ -19,7 +19,7 @@ logger = logging.getLogger("tidegate.ingest.memory")
 
 @dataclass(slots=True)
 class _Pending:
-    """One record taken; `settled` once its report is due, with `error` as the report's content."""
+    """One taken record; `settled` once its report is due, with `error` as the report's content."""
 
     topic: str
     partition: int
@@ -33,9 +33,9 @@ class _Pending:
 
 @dataclass
 class MemoryLog:
-    """Topics with partitions and offsets, and the switches of the faults. Writers come and go; the log stays.
+    """Topics with partitions and offsets, and switches for errors. Writers come and go; the log stays.
 
-    `hold()` is a Kafka that does not answer, `release()` lets it answer again; both may be called from any thread.
+    `hold()` simulates a Kafka that does not answer, `release()` lets it answer again. Any thread may call both.
     """
 
     partitions: int = 2
@@ -51,19 +51,19 @@ class MemoryLog:
     _fatal: DeliveryError | None = None
 
     def writer(self) -> "MemoryWriter":
-        """A new writer on this log, as a new producer would be; it has no fatal error and nothing in flight."""
+        """Return a new writer on this log, like a new producer, with no fatal error and nothing in flight."""
         with self._lock:
             self._pending.clear()
             self._fatal = None
         return MemoryWriter(self)
 
     def hold(self, *, stored: bool = False) -> None:
-        """From now on no record is reported; with `stored` they do reach the log, and only the report stays out."""
+        """Report no record from now on; with `stored` records do reach the log, and only the reports are held."""
         with self._lock:
             self._held, self._held_after_store = True, stored
 
     def release(self, count: int | None = None, *, partition: int | None = None) -> None:
-        """Report what was held: all and what comes later, or only the next `count`, or only those of a partition."""
+        """Report held records: all and later ones, or only the next `count`, or only those of a partition."""
         with self._lock:
             partial = count is not None or partition is not None
             chosen = [p for p in self._pending if not p.settled and partition in (None, p.partition)]
@@ -72,27 +72,27 @@ class MemoryLog:
             self._held = self._held and partial
 
     def fail_next(self, kind: FailureKind, text: str = "scripted failure", *, count: int = 1) -> None:
-        """The next `count` records produced fail so; after a `fatal` one so does every later record of the writer."""
+        """Fail the next `count` produced records with this kind. After a `fatal` failure all later records of the writer fail."""
         with self._lock:
             self._failures.extend([DeliveryError(kind, text)] * count)
 
     def full(self, is_full: bool = True) -> None:
-        """Every produce raises LogFull until `full(False)`."""
+        """Raise LogFull at every produce until `full(False)`."""
         with self._lock:
             self._full = is_full
 
     def topics(self) -> list[str]:
-        """Names of the topics that hold records."""
+        """Return the names of the topics that hold records."""
         return sorted(self._stored)
 
     def records(self, topic: str, partition: int | None = None) -> list[LogRecord]:
-        """What stands in the topic, by partition and offset."""
+        """Return the records of the topic, by partition and offset."""
         with self._lock:
             parts = self._stored.get(topic, [])
             return [record for number, part in enumerate(parts) if partition in (None, number) for record in part]
 
     def end_offsets(self, topic: str) -> dict[int, int]:
-        """The next offset of each partition."""
+        """Return the next offset of each partition."""
         with self._lock:
             return {number: len(part) for number, part in enumerate(self._parts(topic))}
 
@@ -106,7 +106,7 @@ class MemoryLog:
                 raise LogFull(message, retry_after_seconds=0.01)
             self._pending.append(pending)
             if len(pending.key) + len(pending.value) > self.max_record_bytes:
-                text = f"record of {len(pending.value)} bytes passes the limit of {self.max_record_bytes}"
+                text = f"record of {len(pending.value)} bytes exceeds the limit of {self.max_record_bytes}"
                 self._fail(pending, DeliveryError("record", text))
             elif self._fatal or self._failures:
                 self._fail(pending, self._fatal or self._failures.popleft())
@@ -135,7 +135,7 @@ class MemoryLog:
         part.append(LogRecord(pending.partition, len(part), now_ms, pending.key, pending.value or None))
 
     def _next_reports(self, timeout_seconds: float) -> list[_Pending]:
-        """Take the reports that are due, waiting for a first one; in a partition none overtakes an earlier one."""
+        """Take the reports that are due; wait for the first one. In a partition no report overtakes an earlier one."""
         with self._lock:
             self._lock.wait_for(lambda: any(p.settled for p in self._pending), timeout_seconds)
             due: list[_Pending] = []
@@ -153,7 +153,7 @@ class MemoryLog:
 
 
 class _Tally:
-    """What became of the records of one batch; tells it once."""
+    """Results of the records of one batch; reports them once."""
 
     def __init__(self, done: BatchDone) -> None:
         self._done: BatchDone | None = done
@@ -170,7 +170,7 @@ class _Tally:
 
 
 class MemoryWriter:
-    """The LogWriter of a MemoryLog."""
+    """LogWriter of a MemoryLog."""
 
     def __init__(self, log: MemoryLog) -> None:
         self._log = log
@@ -181,7 +181,7 @@ class MemoryWriter:
     def produce(self, topic: str, key: bytes, value: bytes, done: Done) -> None:
         """See LogWriter."""
         if self._closed:
-            message = "this writer was aborted or closed: make a new one"
+            message = "this writer was aborted or closed: open a new one"
             raise FatalError(message)
         self._taken += 1
         try:
@@ -216,7 +216,7 @@ class MemoryWriter:
             try:
                 report.done(report.error)
             except Exception:
-                logger.exception("a delivery callback failed; the other reports go on")
+                logger.exception("A delivery callback failed. The other callbacks still run.")
         return ran
 
     def max_record_bytes(self, topic: str) -> int:

@@ -1,4 +1,4 @@
-"""Offsets of a topic as Kafka has them: its oldest, its next, and those of a time."""
+"""Offsets of a topic in Kafka: the oldest, the next, and those of a time."""
 
 import time
 from typing import Final
@@ -18,19 +18,19 @@ _NO_LEADER: Final = frozenset(
 
 
 def begin_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
-    """Oldest offset that is still there, per partition."""
+    """Return the oldest existing offset per partition."""
     return _offsets(settings, topic, OffsetSpec.earliest())
 
 
 def end_offsets(settings: KafkaSettings, topic: str) -> dict[int, int]:
-    """Next offset to be written, per partition."""
+    """Return the next offset to be written per partition."""
     return _offsets(settings, topic, OffsetSpec.latest())
 
 
 def offsets_at(settings: KafkaSettings, topic: str, time_ms: int) -> dict[int, int]:
-    """Per partition the first offset whose Kafka time is at or after `time_ms`; the end offset where there is none.
+    """Return per partition the first offset whose Kafka time is at or after `time_ms`; the end offset if there is none.
 
-    A time before 1970 is before every record; Kafka itself takes -1 for the end and -2 for the beginning.
+    A time before 1970 is before every record; Kafka itself reads -1 as the end and -2 as the beginning.
     """
     found = _offsets(settings, topic, OffsetSpec.for_timestamp(max(0, time_ms)))
     if all(offset >= 0 for offset in found.values()):
@@ -59,5 +59,5 @@ def _offsets(settings: KafkaSettings, topic: str, spec: OffsetSpec) -> dict[int,
 
 
 def _leads_nobody(error: Exception) -> bool:
-    """True in the moments after a topic was made, or a broker left, in which a partition has no known leader."""
+    """Return whether a partition has no known leader, as just after a topic was created or a broker left."""
     return isinstance(error, KafkaException) and error.args[0].code() in _NO_LEADER

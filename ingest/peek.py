@@ -1,4 +1,4 @@
-"""A look into one topic: a bounded number of its records, newest first, without a group, a commit or any other trace in Kafka."""
+"""Bounded look at records of one topic, newest first, without a group, a commit or any other trace in Kafka."""
 
 import time
 from collections.abc import Mapping
@@ -26,17 +26,17 @@ Positions = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What to look at.
+    """Records to look at.
 
     Attributes:
         topic: its name.
-        begin: `newest` and `oldest` are the topic's ends; `offset` and `time` begin at `at` and go on to newer ones;
-            `before` and `after` go on from the `positions` of an earlier look.
+        begin: `newest` and `oldest` are the topic's ends; `offset` and `time` begin at `at` and continue to newer records;
+            `before` and `after` continue from the `positions` of an earlier look.
         at: an offset, or epoch ms.
-        positions: per partition, as `Look.older` and `Look.newer` say.
-        partition: this one alone.
-        key: records with exactly this key alone.
-        limit: at most so many records.
+        positions: per partition, from `Look.older` or `Look.newer`.
+        partition: only this one.
+        key: only records with exactly this key.
+        limit: most records.
     """
 
     topic: str
@@ -50,18 +50,18 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was found, and how far it was looked.
+    """Records of a look, and how far it went.
 
     Attributes:
         records: newest first.
-        older: where a look `before` these goes on; None where there is nothing.
-        newer: where a look `after` these goes on.
+        older: where a look `before` these continues; None if there is nothing older.
+        newer: where a look `after` these continues.
         looked: how many records were read for it.
-        looked_bytes: their keys and values.
-        spent: what ended the look before it had enough: `records`, `bytes` or `seconds`; None where nothing did.
-        back_to_ms: time of the oldest record that was looked at where the look was broken off.
-        only_partition: the one in which the key is, where the others were left out for that.
-        gone: whether the offset that was asked for is no longer, or not yet, there.
+        looked_bytes: size of their keys and values.
+        spent: limit that ended the look early: `records`, `bytes` or `seconds`; None if none did.
+        back_to_ms: time of the oldest record that was read, if a limit ended the look.
+        only_partition: partition of the key, if the others were left out because of the key.
+        gone: whether the wanted offset no longer exists, or does not exist yet.
         silent: partitions whose leader did not answer.
     """
 
@@ -91,13 +91,13 @@ def peek(
     Args:
         settings: the cluster.
         wanted: where and what.
-        keyed: whether the topic's partitions were chosen by the hash of the key, so that one partition tells.
-        most_seconds: when to give up or to break off.
+        keyed: whether the hash of the key chose the topic's partitions, so that one partition is enough.
+        most_seconds: when to give up or to stop.
         most_records: how many records may be read.
         most_bytes: how many bytes of keys and values may be read.
 
     Raises:
-        UnavailableError: there is no such topic or partition, or this user may not read it.
+        UnavailableError: the topic or partition does not exist, or this user may not read it.
         RetryableError: Kafka does not answer in time.
     """
     budget = Budget(most_records, most_bytes, time.monotonic() + most_seconds)
@@ -115,10 +115,10 @@ def peek(
 
 
 def _partitions(there: list[int], wanted: Wanted, *, keyed: bool) -> tuple[list[int], int | None]:
-    """Those to look at, and the one in which the key must be."""
+    """Return the partitions to look at, and the one that must hold the key."""
     if wanted.partition is not None:
         if wanted.partition not in there:
-            message = f"Topic {wanted.topic} has no partition {wanted.partition}: it has {len(there)}, from 0"
+            message = f"Topic {wanted.topic} has no partition {wanted.partition}: it has {len(there)}, counted from 0"
             raise UnavailableError(message)
         return [wanted.partition], None
     if keyed and wanted.key is not None and len(there) > 1:
@@ -128,14 +128,14 @@ def _partitions(there: list[int], wanted: Wanted, *, keyed: bool) -> tuple[list[
 
 
 def _clamped(positions: Positions, ends: Ends, *, otherwise: int) -> dict[int, int]:
-    """The positions within what is there; without one, the oldest (0) or the newest (1) end."""
+    """Return the positions limited to existing offsets; without a position, the oldest (0) or the newest (1) end."""
     return {one: min(max(positions.get(one, both[otherwise]), both[0]), both[1]) for one, both in ends.items()}
 
 
 def _starts(reader: PeekReader, wanted: Wanted, ends: Ends) -> dict[int, int]:
     if wanted.begin == "time":
         found = reader.offsets_at(list(ends), wanted.at)
-        # No record is that new: nothing to show, and what comes later is newer.
+        # No record is that new: there is nothing to show, and later records are newer.
         return _clamped(found, ends, otherwise=1)
     if wanted.begin == "offset":
         return _clamped(dict.fromkeys(ends, wanted.at), ends, otherwise=0)

@@ -1,4 +1,4 @@
-"""In which partition a key is: the choice of Kafka's Java clients, which our producer makes too."""
+"""Partition of a key: the choice of Kafka's Java clients, which our producer makes too."""
 
 from typing import Final
 
@@ -10,12 +10,12 @@ _WORD: Final = 0xFFFFFFFF
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """The partition of a key in a topic that has had this many partitions ever since."""
+    """Return the partition of a key in a topic whose number of partitions never changed."""
     return (_murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def _murmur2(data: bytes) -> int:
-    """Austin Appleby's MurmurHash2 with the seed of org.apache.kafka.common.utils.Utils."""
+    """Return Austin Appleby's MurmurHash2 with the seed of org.apache.kafka.common.utils.Utils."""
     whole = len(data) & ~3
     found = _SEED ^ len(data)
     for at in range(0, whole, 4):

@@ -1,4 +1,4 @@
-"""Records of several partitions to one page of them, and where each partition goes on from it."""
+"""Merge records of several partitions into one page, with the position where each partition continues."""
 
 import heapq
 from collections.abc import Iterable, Mapping
@@ -15,23 +15,23 @@ SHORT_BYTES: Final = 1024
 
 @dataclass(slots=True)
 class Kept:
-    """How many bytes of records are held; past the limit only the beginnings of further ones are."""
+    """Number of bytes of held records. Past the limit, only the beginnings of further records are held."""
 
     bytes: int = 0
 
     def most_bytes(self, most: int) -> int:
-        """How much of one more piece may be held."""
+        """Return how much of one more piece may be held."""
         return most if self.bytes < KEPT_BYTES else SHORT_BYTES
 
     def add(self, record: Record, sign: int = 1) -> None:
-        """This record is held, or with -1 no longer."""
+        """Count a record that is held, or with -1 one that no longer is."""
         pieces = [record.key, record.value, *(each for _, each in record.headers or ())]
         self.bytes += sign * sum(len(each.text or each.base64 or "") for each in pieces if each is not None)
 
 
 @dataclass(slots=True)
 class Found:
-    """What a walk found: matching records by offset per partition, and how far each partition was looked at."""
+    """Result of a walk: matching records by offset per partition, and how far each partition was read."""
 
     records: dict[int, list[Record]] = field(default_factory=dict)
     reached: dict[int, int] = field(default_factory=dict)
@@ -40,9 +40,9 @@ class Found:
 
 
 def merged(found: Found, limit: int, *, backwards: bool) -> tuple[list[Record], Mapping[int, int]]:
-    """The newest records of a walk back, or the oldest of a walk forth: shown newest first, with where the next walk goes on.
+    """Return the newest records of a walk back, or the oldest of a walk forth, newest first, and where the next walk continues.
 
-    Within a partition nothing is left out between those shown and where it goes on, whatever its records' times are.
+    Within a partition nothing is left out between the shown records and where it continues, whatever their times are.
     """
     lists = [reversed(each) if backwards else each for each in found.records.values()]
     ordered = list(heapq.merge(*lists, key=_back if backwards else _forth))
@@ -60,7 +60,7 @@ def _forth(record: Record) -> tuple[int, int, int]:
 
 
 def _first_of(rest: Iterable[Record], step: int) -> dict[int, int]:
-    """Per partition, where the first record that found no place on the page will be read again."""
+    """Return per partition where the first record without a place on the page will be read again."""
     first: dict[int, int] = {}
     for record in rest:
         first.setdefault(record.partition, record.offset + step)

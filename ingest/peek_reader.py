@@ -1,4 +1,4 @@
-"""Reads stretches of a topic's partitions for a look: no group, no commits, and an end by records, bytes and seconds."""
+"""Reader of ranges of a topic's partitions for a look: no group, no commits, and limits of records, bytes and seconds."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -25,16 +25,16 @@ _NOT_THERE: Final = frozenset(
     {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
 )
 _NO_ANSWER: Final = "does not answer"
-_NO_OFFSETS: Final = "does not tell the offsets of topic {}"
-_NOTHING: Final = "sent nothing of topic {}"
+_NO_OFFSETS: Final = "does not return the offsets of topic {}"
+_NOTHING: Final = "sent no records of topic {}"
 
 Ends = dict[int, tuple[int, int]]
-"""Partition -> the oldest offset that is there, and the next to be written."""
+"""Partition -> the oldest existing offset, and the next to be written."""
 
 
 @dataclass(slots=True)
 class Budget:
-    """What one look may still cost; it only falls."""
+    """Remaining cost of one look; it only falls."""
 
     records: int
     bytes: int
@@ -44,7 +44,7 @@ class Budget:
 
     @property
     def spent(self) -> str | None:
-        """What ran out; None while there is some of all."""
+        """Limit that is used up; None while something is left of each."""
         if self.looked >= self.records:
             return "records"
         if self.looked_bytes >= self.bytes:
@@ -53,21 +53,21 @@ class Budget:
 
     @property
     def seconds_left(self) -> float:
-        """Until the look must end."""
+        """Seconds until the look must end."""
         return self.until - time.monotonic()
 
     def take(self, size_bytes: int) -> None:
-        """One record was read."""
+        """Count one record that was read."""
         self.looked += 1
         self.looked_bytes += size_bytes
 
 
 class PeekReader:
-    """One client for one look at one topic; a context, whose end frees it."""
+    """Client for one look at one topic. A context manager, which frees the client at its end."""
 
     def __init__(self, settings: KafkaSettings, topic: str, budget: Budget) -> None:
         self._topic, self._budget, self._why, self._settings = topic, budget, "", settings
-        # A group's name is an option that the client wants; nothing subscribes or commits, so Kafka never hears of it.
+        # The client requires a group name. Nothing subscribes or commits, so Kafka never sees it.
         conf = monitor_conf(settings, CLIENT_ID, self._note) | {
             "queued.min.messages": _BATCH_RECORDS,
             "fetch.message.max.bytes": 1024 * 1024,
@@ -84,23 +84,23 @@ class PeekReader:
         self._consumer.close()
 
     def partitions(self) -> list[int]:
-        """The topic's partitions.
+        """Return the topic's partitions.
 
         Raises:
-            UnavailableError: there is no such topic, or this user may not see it.
+            UnavailableError: the topic does not exist, or this user may not see it.
             RetryableError: Kafka does not answer.
         """
-        # All topics are asked for first: a question for one that is not there would have some brokers make it.
+        # Ask for all topics first: some brokers create a missing topic when asked for it by name.
         if self._topic not in self._metadata().topics:
             message = f"Kafka at {self._settings.bootstrap_servers} has no topic {self._topic}"
             raise UnavailableError(message)
         return sorted(self._metadata(self._topic).topics[self._topic].partitions)
 
     def ends(self, partitions: list[int]) -> Ends:
-        """Both ends of those whose leader answers.
+        """Return both ends of the partitions whose leader answers.
 
         Raises:
-            RetryableError: none does.
+            RetryableError: no leader answers.
         """
         oldest, newest = (self.offsets_at(partitions, when) for when in (_EARLIEST, _LATEST))
         found = {one: (oldest[one], newest[one]) for one in sorted(oldest.keys() & newest.keys())}
@@ -109,7 +109,7 @@ class PeekReader:
         return found
 
     def offsets_at(self, partitions: list[int], time_ms: int) -> dict[int, int]:
-        """The first offset at or after this time; a partition without one, or without an answer, is missing."""
+        """Return the first offset at or after this time. A partition without one, or without an answer, is missing."""
         asked = [TopicPartition(self._topic, one, time_ms) for one in partitions]
         try:
             answers = self._consumer.offsets_for_times(asked, timeout=max(0.05, self._budget.seconds_left))
@@ -122,10 +122,10 @@ class PeekReader:
 
         Args:
             stretches: start and end by partition.
-            take: is given each record, by offset within a partition; false ends its partition.
+            take: gets each record, by offset within a partition; false ends its partition.
 
         Returns:
-            How far each partition was looked at: its end, or the next offset.
+            How far each partition was read: its end, or the next offset.
 
         Raises:
             RetryableError: Kafka sent nothing at all.
@@ -146,7 +146,7 @@ class PeekReader:
         return at
 
     def _consume(self) -> list[Message]:
-        """What has come: a wait for the first only, since a wait for a full batch lasts to its end."""
+        """Return the records that have come. It waits only for the first: a wait for a full batch lasts to its end."""
         wait = max(0.0, min(_WAIT_SECONDS, self._budget.seconds_left))
         first = self._consumer.consume(1, wait)
         return first + self._consumer.consume(_BATCH_RECORDS, 0) if first else first
@@ -162,7 +162,7 @@ class PeekReader:
             return False
         if error is not None:
             self._refuse(error)
-            # The end was reached, with no record at its last offsets, or retention took what was asked for.
+            # The end was reached without a record at its last offsets, or retention deleted the wanted records.
             at[number] = left[number]
             self._leave(number, left)
             return True
@@ -188,7 +188,7 @@ class PeekReader:
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             raise missing_right(self._settings, f"read as group {CLIENT_ID}", "READ", "group")
         if error.code() in _NOT_THERE:
-            message = f"Kafka has no topic {self._topic} any more"
+            message = f"Topic {self._topic} no longer exists in Kafka"
             raise UnavailableError(message)
 
     def _metadata(self, topic: str | None = None) -> ClusterMetadata:
@@ -206,7 +206,7 @@ class PeekReader:
         why = self._why or (error.args[0].str() if error is not None else "")
         reason = f" ({why})" if why else ""
         where = f"Kafka at {self._settings.bootstrap_servers}"
-        return RetryableError(f"{where} {what.format(self._topic)} in time{reason}: is it up?")
+        return RetryableError(f"{where} {what.format(self._topic)} in time{reason}: check that it is up")
 
     def _note(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:

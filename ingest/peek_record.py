@@ -1,4 +1,4 @@
-"""One Kafka record as people look at it: text where its bytes are text, else base64; what is large is cut, and said to be."""
+"""One Kafka record for people: text if its bytes are text, else base64. A large piece is cut and marked as cut."""
 
 import base64
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ class Piece:
     """Bytes of a record; exactly one of `text` and `base64` is set.
 
     Attributes:
-        text: them, where they are UTF-8.
-        base64: them, where they are not.
+        text: the bytes, if they are UTF-8.
+        base64: the bytes, if they are not.
         size_bytes: how many there are in Kafka.
         is_cut: whether only the first of them are here.
     """
@@ -33,7 +33,7 @@ class Piece:
 
     @classmethod
     def of(cls, content: bytes, most_bytes: int = MOST_BYTES) -> Self:
-        """The first `most_bytes` of them."""
+        """Make a piece of the first `most_bytes` of the content."""
         part, is_cut = content[:most_bytes], len(content) > most_bytes
         text = _text(part, is_cut)
         encoded = base64.b64encode(part).decode("ascii") if text is None else None
@@ -47,12 +47,12 @@ class Record:
     Attributes:
         partition: of its topic.
         offset: in it.
-        at_ms: its time, in epoch ms; None where it has none.
-        time_type: whose clock that was: `append` is Kafka's, `create` its producer's.
+        at_ms: its time, in epoch ms; None if it has none.
+        time_type: clock of that time: `append` is Kafka's, `create` its producer's.
         size_bytes: of key, value and headers, before compression.
-        key: what it goes by.
-        headers: names and values in their order; None where a name is no text.
-        value: what it holds; None is a tombstone, which deletes the key of a compacted topic.
+        key: its key.
+        headers: names and values in their order; None if a name is not UTF-8.
+        value: its content; None is a tombstone, which deletes the key of a compacted topic.
     """
 
     partition: int
@@ -66,7 +66,7 @@ class Record:
 
 
 def record_of(message: Message, most_bytes: int = MOST_BYTES) -> Record:
-    """What a message of the client holds; no piece of it is longer than `most_bytes`."""
+    """Return the record of a client's message. No piece of it is longer than `most_bytes`."""
     kind, at_ms = message.timestamp()
     key, value, headers = message.key(), message.value(), _headers(message)
     parts = [
@@ -90,7 +90,7 @@ def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
     try:
         found = message.headers() or []
     except UnicodeDecodeError:
-        # Kafka wants names in UTF-8 and checks none.
+        # Kafka requires UTF-8 names but does not check them.
         return None
     listed = list(found.items() if isinstance(found, dict) else found)[:MOST_HEADERS]
     return [(name, content.encode() if isinstance(content, str) else content) for name, content in listed]
@@ -103,7 +103,7 @@ def _piece(content: str | bytes | None, most_bytes: int) -> Piece | None:
 
 
 def _text(content: bytes, is_cut: bool) -> str | None:
-    """The text of the bytes; a sign that the cut tore is left out."""
+    """Return the text of the bytes, without a character that the cut split."""
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

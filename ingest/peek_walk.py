@@ -1,4 +1,4 @@
-"""The two ways through a topic: forth from a place, or back from one in stretches that grow until enough was found."""
+"""Two ways through a topic: forth from a place, or back from one in ranges that grow until enough was found."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from ingest.peek_record import MOST_BYTES, Record, record_of
 __all__ = ["Walk", "back", "forth"]
 
 Stretches = Mapping[int, tuple[int, int]]
-"""Partition -> oldest offset, and the one before which it ends."""
+"""Partition -> oldest offset, and the offset before which the range ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a walk needs: who reads, what it may cost, which key is wanted and how many records."""
+    """Parameters of a walk: reader, budget, wanted key and number of records."""
 
     reader: PeekReader
     budget: Budget
@@ -27,18 +27,18 @@ class Walk:
     kept: Kept = field(default_factory=Kept)
 
     def wants(self, message: Message) -> bool:
-        """Whether this record is one to show."""
+        """Return whether to show this record."""
         return self.key is None or _bytes(message.key()) == self.key
 
     def record(self, message: Message) -> Record:
-        """The record, as much of it as may be held."""
+        """Return the record, with as much of it as may be held."""
         found = record_of(message, self.kept.most_bytes(MOST_BYTES))
         self.kept.add(found)
         return found
 
 
 def forth(walk: Walk, stretches: Stretches) -> Found:
-    """The first records of each partition."""
+    """Return the first records of each partition."""
     found = Found(records={one: [] for one in stretches})
 
     def take(message: Message) -> bool:
@@ -53,10 +53,10 @@ def forth(walk: Walk, stretches: Stretches) -> Found:
 
 
 def back(walk: Walk, stretches: Stretches) -> Found:
-    """The last records of each partition.
+    """Return the last records of each partition.
 
-    Kafka reads towards newer records only: so a stretch before the end is read, then a longer one before that. The first is
-    one record long, since only a record tells how large records are.
+    Kafka reads only towards newer records. So a range before the end is read, then a longer one before that. The first is
+    one record long, because only a record shows how large records are.
     """
     sides = {one: _Side(oldest, end) for one, (oldest, end) in stretches.items()}
     step = 1
@@ -76,14 +76,14 @@ def back(walk: Walk, stretches: Stretches) -> Found:
 
 @dataclass(slots=True)
 class _Side:
-    """One partition, looked at from `low` on.
+    """One partition, read from `low` on.
 
     Attributes:
         oldest: its first offset.
-        low: all from here on was looked at.
-        records: the newest of what was found there.
-        since_ms: time of the oldest record that was looked at.
-        offsets: how many were looked at.
+        low: everything from here on was read.
+        records: the newest matching records there.
+        since_ms: time of the oldest record that was read.
+        offsets: how many were read.
     """
 
     oldest: int
@@ -97,7 +97,7 @@ class _Side:
 
 
 def _stretch(walk: Walk, sides: Mapping[int, _Side], step: int) -> None:
-    """Look at `step` offsets before what was looked at of each of these; one that the budget broke off counts for nothing."""
+    """Read the `step` offsets before the range of each of these sides. A side that the budget cut off counts as not read."""
     stretches = {one: (max(side.oldest, side.low - step), side.low) for one, side in sides.items()}
     came: dict[int, deque[Record]] = {one: deque() for one in sides}
     first: dict[int, int] = {}
@@ -121,13 +121,13 @@ def _stretch(walk: Walk, sides: Mapping[int, _Side], step: int) -> None:
         side = sides[one]
         side.records.extendleft(reversed(came[one]))
         side.offsets += end - start
-        # What found no place any more is looked at again by the next walk.
+        # The next walk reads records without a place again.
         side.low = side.records[0].offset if one in left_out else start
         side.since_ms = first.get(one, side.since_ms)
 
 
 def _longer(walk: Walk, sides: Mapping[int, _Side], step: int, open_sides: int) -> int:
-    """The next stretch: twice the last, at least a page, and no longer than what is left of the budget would reach."""
+    """Return the next step: twice the last, at least a page, and no longer than the rest of the budget reaches."""
     budget, offsets = walk.budget, sum(side.offsets for side in sides.values())
     if not offsets or not budget.looked:
         return step * 2

@@ -1,4 +1,4 @@
-"""The log writer on Kafka: idempotent, acknowledged by all in-sync replicas, retrying without end."""
+"""Log writer on Kafka: idempotent, acknowledged by all in-sync replicas, retrying without end."""
 
 import logging
 import time
@@ -34,15 +34,15 @@ LONGEST_LOOK_SECONDS: Final = 0.005
 _NEXT_STEPS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the Kafka user WRITE on the topic",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the Kafka user IDEMPOTENT_WRITE on the cluster",
-    KafkaError.UNKNOWN_TOPIC_OR_PART: "find out who deleted the topic; it is made anew where it may be",
-    KafkaError._UNKNOWN_TOPIC: "find out who deleted the topic; it is made anew where it may be",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "find out who deleted the topic; it is recreated if this user may create topics",
+    KafkaError._UNKNOWN_TOPIC: "find out who deleted the topic; it is recreated if this user may create topics",
 }
 
 
 def open_writer(
     settings: KafkaSettings, *, client_id: str = "tidegate-gateway", learned: Learned | None = None
 ) -> "KafkaWriter":
-    """A writer that knows the limits the topics have now. Asks Kafka, at most 10 s.
+    """Open a writer that knows the topics' current limits. Asks Kafka, at most 10 s.
 
     `learned` is the caller's memory between calls, for a user who may not read the limits.
 
@@ -53,7 +53,7 @@ def open_writer(
 
 
 def classify(error: KafkaError, topic: str, size_bytes: int, limits: RecordLimits) -> DeliveryError:
-    """What a client's error means for the caller; `size_bytes` are the record's key and value."""
+    """Translate a client's error for the caller; `size_bytes` are the record's key and value."""
     step = _NEXT_STEPS.get(error.code())
     text = f"{error.name()}: {error.str()}" + (f"; {step}" if step else "")
     if error.fatal() or error.code() == KafkaError._FATAL:
@@ -66,15 +66,15 @@ def classify(error: KafkaError, topic: str, size_bytes: int, limits: RecordLimit
 class KafkaWriter:
     """See LogWriter. Records go in flights: the next one starts when Kafka has reported all of the last.
 
-    So no good report has to be told by record, which would cost as much as producing: a flight without failures has
-    arrived when nothing is left in the client. Meanwhile the next flight gathers, so batches form by themselves. A
-    record past its topic's limit is refused here and never reaches a batch with others.
+    So success is not reported per record, which would cost as much as producing: a flight without failures has arrived
+    when nothing is left in the client. Meanwhile the next flight gathers, so batches form by themselves. A record past
+    its topic's limit is rejected here and never reaches a batch with others.
 
     Args:
         settings: the cluster.
-        limits: largest record per topic, as read from Kafka; None where Kafka does not tell.
+        limits: largest record per topic, as read from Kafka; None if Kafka does not return it.
         client_id: name under which brokers log this client.
-        learned: what refusals showed to the writers before this one.
+        learned: limits that earlier writers learned from Kafka's errors.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class KafkaWriter:
             largest_record_bytes=self._limits.largest,
             batch_bytes=self._limits.batch_bytes,
         )
-        # A flight never passes what the client's own queue takes: it would refuse some of it in the middle.
+        # A flight must fit into the client's own queue, which would otherwise reject a part of it in the middle.
         self._room = int(conf["queue.buffering.max.messages"])
         self._room_bytes = int(conf["queue.buffering.max.kbytes"]) * 1024 // 2
         conf |= {"error_cb": _log_error, "delivery.report.only.error": True}
@@ -110,7 +110,7 @@ class KafkaWriter:
     def produce_batch(self, topic: str, keys: Sequence[bytes], values: Sequence[bytes], done: BatchDone) -> int:
         """See LogWriter."""
         if self._producer is None:
-            message = "this Kafka writer was aborted or closed: make a new one"
+            message = "this Kafka writer was aborted or closed: open a new one"
             raise FatalError(message)
         room = self._room - self.in_flight
         if room <= 0 or self._taken_bytes - self._reported_bytes >= self._room_bytes:
@@ -138,7 +138,7 @@ class KafkaWriter:
             waited = time.monotonic() - began
             if self._reported > before or waited >= timeout_seconds or not self._flying:
                 break
-            # The client wakes a waiting poll for failures only, so a flight's arrival is looked for: soon, then rarely.
+            # The client wakes a waiting poll only for failures, so poll for a flight's arrival: often at first, then rarely.
             time.sleep(min(timeout_seconds - waited, LOOK_SECONDS + waited / 8, LONGEST_LOOK_SECONDS))
         return self._reported - before
 
@@ -165,7 +165,7 @@ class KafkaWriter:
         self._flying.clear()
         if producer is not None:
             producer.purge()
-            # Serves the reports of what was purged, which nobody hears: without it they would keep the client.
+            # Run the reports of purged records, which nobody reads. Otherwise they would keep the client alive.
             producer.flush(1.0)
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class KafkaWriter:
         return classify(error, topic, size_bytes, self._limits)
 
     def _send(self) -> None:
-        """Start a flight of all that waits, unless one is under way."""
+        """Start a flight of all waiting records, unless one is in progress."""
         if self._flying or not self._waiting or self._producer is None:
             return
         count = 0
@@ -186,7 +186,7 @@ class KafkaWriter:
             self._flying.append(batch)
             self._give(self._producer, batch)
             if batch.due:
-                # The caller starts anew from here: what waits, sent now, would stand before it in the log.
+                # The caller restarts from here: waiting records, if sent now, would precede it in the log.
                 break
         self._land()
 
@@ -210,12 +210,12 @@ class KafkaWriter:
             batch.refuse(self._classify(_kafka_error(faults[0] if faults else None), batch.topic))
 
     def _fitting(self, batch: Flight, limit: int) -> list[dict[str, Any]]:
-        """The records that their topic takes; the others fail alone."""
+        """Return the records that their topic takes; each of the others fails alone."""
         records: list[dict[str, Any]] = []
         for place, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
             if len(key) + len(value) > limit:
                 text = (
-                    f"record of {len(value)} bytes passes the limit of topic {batch.topic} "
+                    f"record of {len(value)} bytes exceeds the limit of topic {batch.topic} "
                     f"({limit + RECORD_OVERHEAD_BYTES} bytes with headers)"
                 )
                 batch.failures.append((place, DeliveryError("record", text)))
@@ -224,7 +224,7 @@ class KafkaWriter:
         return records
 
     def _land(self) -> None:
-        """Report a flight that has arrived; of one under way only what ends the writer, and what failed as a whole."""
+        """Report a flight that has arrived. Of one in progress, report what ends the writer, and batches that failed whole."""
         flying = self._flying
         if not flying or self._producer is None:
             return
@@ -244,17 +244,17 @@ class KafkaWriter:
         try:
             batch.done(batch.failures)
         except Exception:
-            logger.exception("a delivery callback failed; the other reports go on")
+            logger.exception("A delivery callback failed. The other callbacks still run.")
 
 
 def _count_within(room_bytes: int, keys: Sequence[bytes], values: Sequence[bytes]) -> int:
-    """How many of the first records have no more bytes than that; at least one."""
+    """Return how many of the first records fit into that many bytes; at least one."""
     sizes = accumulate(len(key) + len(value) for key, value in zip(keys, values, strict=True))
     return max(1, sum(1 for _ in takewhile(room_bytes.__ge__, sizes)))
 
 
 def _kafka_error(found: object) -> KafkaError:
-    """The client's own error of whatever it raised or left in a record."""
+    """Return the client's own error of an exception or a record."""
     if isinstance(found, KafkaException):
         found = found.args[0]
     if isinstance(found, BufferError):

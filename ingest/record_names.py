@@ -1,7 +1,7 @@
-"""Names of single records: enough to recognise a record later, and to see that another one has its offset now.
+"""Names of single records: enough to recognise a record later, and to notice that another one now has its offset.
 
-A Kafka log that was cut back (a power cut, an unclean election, a broker restored from a snapshot) keeps its topic's id and
-gives the same offsets to other records. Only the records themselves tell.
+A truncated Kafka log (a power cut, an unclean election, a broker restored from a snapshot) keeps its topic's id and gives
+the same offsets to other records. Only the records themselves show it.
 """
 
 import zlib
@@ -22,10 +22,10 @@ ANSWER_SECONDS: Final = 10.0
 
 
 class RecordName(NamedTuple):
-    """What one record is recognised by.
+    """Name by which one record is recognised.
 
-    `leader_epoch` is that of the leader that took it (-1 where it is not known). It is no part of the comparison: a record
-    keeps its name where a mirror copied it.
+    `leader_epoch` is that of the leader that took the record (-1 if unknown). It is not compared: a record keeps its name
+    when a mirror copies it.
     """
 
     offset: int
@@ -34,7 +34,7 @@ class RecordName(NamedTuple):
     crc: int
 
     def is_same(self, other: "RecordName | None") -> bool:
-        """Whether both name the same record."""
+        """Return whether both name the same record."""
         return other is not None and (self.offset, self.time_ms, self.crc) == (other.offset, other.time_ms, other.crc)
 
 
@@ -43,7 +43,7 @@ Names = dict[str, dict[int, RecordName]]
 
 
 def name_of(message: "Message") -> RecordName:
-    """The name of a record as a client of Kafka gives it."""
+    """Return the name of a record that a Kafka client returned."""
     key, value, epoch = message.key() or b"", message.value() or b"", message.leader_epoch()
     crc = zlib.crc32(_bytes(value), zlib.crc32(_bytes(key) + b"\0"))
     offset = message.offset()
@@ -55,7 +55,7 @@ def _bytes(text: bytes | str) -> bytes:
 
 
 class NameReader:
-    """Reads names of records; joins no group. Its client is made at the first question. Not thread-safe."""
+    """Reader of record names. Joins no group; makes its client at the first question. Not thread-safe."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
@@ -64,7 +64,7 @@ class NameReader:
     def read(
         self, wanted: Mapping[str, Mapping[int, int]], timeout_seconds: float = ANSWER_SECONDS
     ) -> tuple[Names, bool]:
-        """The names of the records at these offsets; those that Kafka does not have are missing.
+        """Return the names of the records at these offsets; records that Kafka does not have are missing.
 
         Returns:
             The names, and whether Kafka answered for every partition in time.
@@ -84,7 +84,7 @@ class NameReader:
         return names, len(answers) == len(positions)
 
     def read_all(self, wanted: Mapping[str, Mapping[int, int]]) -> Names:
-        """The same, for who cannot go on without an answer.
+        """Return the same, for a caller that cannot continue without an answer.
 
         Raises:
             RetryableError: Kafka does not answer in time.
@@ -92,8 +92,8 @@ class NameReader:
         names, whole = self.read(wanted)
         if not whole:
             message = (
-                f"Kafka at {self._settings.bootstrap_servers} did not give single records of "
-                f"{', '.join(wanted)} within {ANSWER_SECONDS:g} s: is the broker up, and may this user read them?"
+                f"Kafka at {self._settings.bootstrap_servers} did not return single records of {', '.join(wanted)} "
+                f"within {ANSWER_SECONDS:g} s: check that the broker is up and that this user may read them"
             )
             raise RetryableError(message)
         return names

@@ -1,4 +1,4 @@
-"""How long a topic keeps records: limits in Kafka's words, whether a change lowers them, who has not read what would go."""
+"""Retention of a topic: limits in Kafka's settings, whether a change lowers them, and which group has unread records."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,16 +14,16 @@ __all__ = ["AGE", "SEGMENT", "SIZE", "UNLIMITED", "ConfigChange", "retention_con
 AGE: Final = "retention.ms"
 SIZE: Final = "retention.bytes"
 UNLIMITED: Final = -1
-"""Kafka's word for no limit."""
+"""Kafka's value for no limit."""
 HOUR_MS: Final = 3_600_000
 CLOSE_MS: Final = 60_000
-"""How far behind a reader may be when a limit of size is lowered."""
+"""Most delay of a reader when a size limit is lowered."""
 SEGMENT: Final = "segment.bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigChange:
-    """One setting of a topic, as Kafka names it."""
+    """One setting of a topic, under Kafka's name."""
 
     setting: str
     before: str
@@ -31,7 +31,7 @@ class ConfigChange:
 
     @property
     def is_less(self) -> bool:
-        """Whether the topic keeps less for it."""
+        """Return whether the topic keeps less after the change."""
         if self.setting not in (AGE, SIZE):
             return False
         before, after = int(self.before), int(self.after)
@@ -39,14 +39,14 @@ class ConfigChange:
 
     @property
     def kept_ms(self) -> int:
-        """What is younger than this stays; how old a limit of size makes the oldest record nobody knows."""
+        """Records younger than this stay. For a size limit the age of the oldest kept record is unknown."""
         return int(self.after) if self.setting == AGE else CLOSE_MS
 
 
 def retention_config(hours: int | None, size_bytes: int | None) -> dict[str, str]:
-    """Kafka's settings for a retention; None leaves a limit as it is, `UNLIMITED` takes it away.
+    """Return Kafka's settings for a retention; None leaves a limit unchanged, `UNLIMITED` removes it.
 
-    Kafka deletes whole segments, so a limit of size brings segments that are small beside it, as a new topic of this size has.
+    Kafka deletes whole segments, so a size limit also sets segments that are small compared with it, as for a new topic.
     """
     wanted = {}
     if hours is not None:
@@ -60,7 +60,7 @@ def retention_config(hours: int | None, size_bytes: int | None) -> dict[str, str
 
 
 def unread_older(settings: KafkaSettings, group: str, topic: str, time_ms: int) -> int:
-    """Records from before this time that the group has still to read."""
+    """Return how many records from before this time the group has not read yet."""
     committed = group_lag(settings, group, [topic]).get(topic, {})
     if not committed and topic not in LAND_TOPICS.get(group, ()):
         return 0

@@ -1,4 +1,4 @@
-"""Sets a group's offsets back or forward in one topic: planned first, written only while no member is there."""
+"""Set a group's offsets back or forward in one topic: planned first, written only while the group has no members."""
 
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -21,7 +21,7 @@ _TRY_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a group shall go on: at both ends of the topic, an offset, or the first record at or after a time (epoch ms)."""
+    """Place where a group should continue: an end of the topic, an offset, or the first record at or after a time (epoch ms)."""
 
     kind: Literal["earliest", "latest", "offset", "time"]
     at: int = 0
@@ -29,7 +29,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition: the next offset the group reads before and after; `before` is None where it never committed."""
+    """Offsets of one partition: the next offset the group reads before and after; `before` is None if it never committed."""
 
     partition: int
     before: int | None
@@ -38,9 +38,9 @@ class Move:
 
     @property
     def again(self) -> int | None:
-        """Records that the group reads once more; less than 0: records it leaves out.
+        """Records that the group reads again; less than 0: records that it skips.
 
-        None where it never committed: where it would begin is known to its consumers alone (`auto.offset.reset`).
+        None if it never committed: only its consumers know where it would begin (`auto.offset.reset`).
         """
         return None if self.before is None else self.before - self.after
 
@@ -48,11 +48,11 @@ class Move:
 def plan_rewind(
     settings: KafkaSettings, group: str, topic: str, target: Target, *, partition: int | None = None
 ) -> list[Move]:
-    """What `rewind` would do; nothing is written.
+    """Return what `rewind` would do; nothing is written.
 
     Raises:
-        FatalError: the group is one of Tidegate's own, has members, or there is no such group or topic.
-        UnavailableError: there is no such partition, or no partition has that offset yet.
+        FatalError: the group is one of Tidegate's own, has members, or the group or topic does not exist.
+        UnavailableError: the partition does not exist, or no partition has that offset yet.
         RetryableError: Kafka does not answer.
     """
     _refuse_own(group)
@@ -65,7 +65,7 @@ def plan_rewind(
     chosen = [one for one in sorted(ends) if partition in (None, one)]
     if target.kind == "offset" and all(target.at > ends[one] for one in chosen):
         where = ", ".join(f"[{one}] at {ends[one]}" for one in chosen[:20])
-        message = f"Topic {topic} has no offset {target.at} yet, it ends at {where}: name an earlier one, or latest"
+        message = f"Topic {topic} has no offset {target.at} yet; it ends at {where}: name an earlier offset, or latest"
         raise UnavailableError(message)
     before = {place.partition: place.committed for place in found.places if place.topic == topic}
     wanted = {
@@ -98,10 +98,10 @@ def rewind(settings: KafkaSettings, group: str, topic: str, moves: list[Move]) -
         )
     except KafkaException as error:
         _refuse_denied(settings, group, topic, error)
-        # A group that has members takes no offsets from outside: one joined between plan and commit.
+        # A group with members accepts no offsets from outside: a member joined between plan and commit.
         _refuse_members(describe_group(settings, group))
         message = (
-            f"Kafka at {settings.bootstrap_servers} did not take the offsets of group {group}: {error.args[0].str()}"
+            f"Kafka at {settings.bootstrap_servers} did not accept the offsets of group {group}: {error.args[0].str()}"
         )
         raise RetryableError(message) from error
     finally:
@@ -109,7 +109,7 @@ def rewind(settings: KafkaSettings, group: str, topic: str, moves: list[Move]) -
     for one in done or []:
         if one.error is not None:
             _refuse_denied(settings, group, topic, KafkaException(one.error))
-            message = f"Kafka refuses the offset of {topic}[{one.partition}] for group {group}: {one.error.str()}"
+            message = f"Kafka rejects the offset of {topic}[{one.partition}] for group {group}: {one.error.str()}"
             raise FatalError(message)
 
 
@@ -123,8 +123,8 @@ def _refuse_denied(settings: KafkaSettings, group: str, topic: str, error: Kafka
 def _refuse_own(group: str) -> None:
     if group == LAND_GROUP:
         message = (
-            f"{group} only shows how far the landing has read; the landing goes on where the tables end. To read records "
-            "again into corrected tables, see `tidegate correct --help` and `tidegate repair --help`"
+            f"{group} only shows how far the landing has read. The landing itself continues where the tables end. To read "
+            "records again into corrected tables, see `tidegate correct --help` and `tidegate repair --help`"
         )
         raise FatalError(message)
     if group.startswith(stream_group("")):
@@ -138,7 +138,7 @@ def _refuse_members(group: Group) -> None:
         return
     who = ", ".join(sorted({f"{member.client_id} on {member.host}" for member in group.members})[:5]) or "unknown"
     message = (
-        f"Group {group.name} is in use ({group.state}; {len(group.members)} members: {who}): a member would write over "
+        f"Group {group.name} is in use ({group.state}; {len(group.members)} members: {who}): a member would overwrite "
         "the new offsets. Stop its consumers, wait until `tidegate groups describe` shows EMPTY, and try again"
     )
     raise FatalError(message)

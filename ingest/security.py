@@ -1,4 +1,4 @@
-"""Settings to client options: librdkafka's for our own clients, Kafka's Java names for Spark. No vendor is imported."""
+"""Settings to client options: librdkafka's for our own clients, Kafka's Java names for Spark. Imports no vendor."""
 
 import re
 from typing import Any, Final
@@ -24,20 +24,20 @@ _PRODUCER_TUNING: Final = frozenset(
         "queue.buffering.max.messages", "sticky.partitioning.linger.ms",
     }
 )  # fmt: skip
-"""What `extra` may hold. A list of what is allowed, because the client also has options that load libraries, run
-commands or read any file and address (plugin.library.paths, sasl.kerberos.kinit.cmd, sasl.oauthbearer.*), that switch
-the check of certificates off, and that break a promise (acks, enable.idempotence, partitioner, message.timeout.ms;
-batch.size past a topic's limit would have the broker refuse neighbours)."""
+"""Options that `extra` may hold. An allowlist, because the client also has options that load libraries, run commands or
+read any file and address (plugin.library.paths, sasl.kerberos.kinit.cmd, sasl.oauthbearer.*), that switch off the check
+of certificates, and that break a promise (acks, enable.idempotence, partitioner, message.timeout.ms; with a batch.size
+past a topic's limit the broker would reject neighbouring records)."""
 
 _WHOLE = re.compile("[0-9]{1,10}")
 _LARGEST_INT: Final = 2**31 - 1
-"""Of librdkafka's whole numbers."""
+"""Largest whole number of librdkafka."""
 RECORD_OVERHEAD_BYTES: Final = 256
-"""Batch and record headers that the broker counts and the sum of key and value does not show."""
+"""Batch and record headers, which the broker counts in addition to key and value."""
 
 
 def client_conf(settings: KafkaSettings, *, client_id: str) -> dict[str, Any]:
-    """Options that every librdkafka client of ours has: address, security, patience.
+    """Return the options of every librdkafka client of ours: address, security, patience.
 
     Raises:
         ConfigError: the security settings contradict each other, or `extra` holds an option that is not allowed.
@@ -48,7 +48,7 @@ def client_conf(settings: KafkaSettings, *, client_id: str) -> dict[str, Any]:
         "bootstrap.servers": settings.bootstrap_servers,
         "client.id": client_id,
         "security.protocol": settings.security_protocol,
-        # librdkafka's producer would create a mistyped topic by itself, with whatever partitions the broker likes.
+        # librdkafka's producer would create a mistyped topic by itself, with the broker's default partitions.
         "allow.auto.create.topics": False,
         "socket.keepalive.enable": True,
         # The default of 10 s would add up to that much latency after a broker's restart of one second.
@@ -61,20 +61,20 @@ def client_conf(settings: KafkaSettings, *, client_id: str) -> dict[str, Any]:
 def producer_conf(
     settings: KafkaSettings, *, client_id: str, largest_record_bytes: int, batch_bytes: int
 ) -> dict[str, Any]:
-    """The producer's librdkafka options.
+    """Return the producer's librdkafka options.
 
     Args:
         settings: the cluster.
         client_id: name under which brokers log this client.
         largest_record_bytes: of the topic with the largest limit; the writer checks each topic's own limit.
-        batch_bytes: at most the smallest limit of any topic: a broker refuses whole batches, never single records.
+        batch_bytes: at most the smallest limit of any topic: a broker rejects whole batches, never single records.
     """
     conf = client_conf(settings, client_id=client_id) | {
         "enable.idempotence": True,
         "acks": "all",
         # Same choice as Kafka's Java clients, so that other tools find a device in the same partition.
         "partitioner": "murmur2_random",
-        # 0 = never give up: a record that times out leaves a gap in front of later ones that were written.
+        # 0 = never give up: a record that times out leaves a gap before later ones that were written.
         "message.timeout.ms": 0,
         "linger.ms": settings.linger_ms,
         "compression.type": settings.compression,
@@ -84,27 +84,27 @@ def producer_conf(
         "queue.buffering.max.kbytes": 64 * 1024,
     }
     conf |= {key: value for key, value in settings.extra.items() if key in _PRODUCER_TUNING}
-    # A topic's limit may be raised while we run, and its largest record must fit the queue that it waits in.
+    # A topic's limit may be raised while we run, and its largest record must fit into the queue.
     conf["queue.buffering.max.kbytes"] = max(int(conf["queue.buffering.max.kbytes"]), _kbytes(largest_record_bytes))
     return conf
 
 
 def consumer_conf(settings: KafkaSettings, *, client_id: str, group: str) -> dict[str, Any]:
-    """The options of a librdkafka consumer that assigns itself partitions and commits only when told to."""
+    """Return the options of a librdkafka consumer that assigns itself partitions and commits only on request."""
     return client_conf(settings, client_id=client_id) | {
         "group.id": group,
         "enable.auto.commit": False,
         "enable.auto.offset.store": False,
         "auto.offset.reset": "error",
         "enable.partition.eof": False,
-        # Whole batches at once: the default of 1 MiB per fetch makes a long read a thousand round trips.
+        # Fetch whole batches at once: with the default of 1 MiB per fetch a long read takes a thousand round trips.
         "fetch.message.max.bytes": 4 * 1024 * 1024,
         "queued.max.messages.kbytes": 32 * 1024,
     }
 
 
 def jvm_conf(settings: KafkaSettings) -> dict[str, str]:
-    """Kafka's own (Java) client options, for Spark's `kafka.` prefix. `extra` is librdkafka's and does not apply."""
+    """Return Kafka's own (Java) client options, for Spark's `kafka.` prefix. `extra` is librdkafka's and does not apply."""
     _check_security(settings)
     conf = {"bootstrap.servers": settings.bootstrap_servers, "security.protocol": settings.security_protocol}
     if settings.sasl_mechanism and settings.sasl_password:
@@ -150,7 +150,7 @@ def _check_security(settings: KafkaSettings) -> None:
         raise ConfigError(message)
     if settings.security_protocol == "SASL_PLAINTEXT" and settings.sasl_mechanism == "PLAIN":
         message = (
-            "kafka.sasl_mechanism PLAIN over SASL_PLAINTEXT sends the password readable over the network: use "
+            "kafka.sasl_mechanism PLAIN over SASL_PLAINTEXT sends the password unencrypted over the network: use "
             "SASL_SSL, or a SCRAM mechanism."
         )
         raise ConfigError(message)
@@ -167,7 +167,7 @@ def _check_extra(settings: KafkaSettings) -> None:
         if key not in _TUNING | _PRODUCER_TUNING:
             message = (
                 f"kafka.extra: the option {key} is not allowed. Options that the product itself sets, and those that "
-                "load code, run commands or weaken security, can't be passed through. Allowed are: "
+                "load code, run commands or weaken security, cannot be passed through. Allowed are: "
                 f"{', '.join(sorted(_TUNING | _PRODUCER_TUNING))}."
             )
             raise ConfigError(message)
@@ -175,14 +175,14 @@ def _check_extra(settings: KafkaSettings) -> None:
 
 
 def _check_queue(settings: KafkaSettings) -> None:
-    """A queue smaller than a record would refuse it for ever; librdkafka itself takes any number."""
+    """Reject a queue smaller than a record, which could never take it. librdkafka itself accepts any number."""
     least_kbytes = _kbytes(2 * settings.max_record_bytes)
     floors = {
         "queue.buffering.max.kbytes": (
             least_kbytes,
             f"so that a record of twice kafka.max_record_bytes ({settings.max_record_bytes}) fits",
         ),
-        "queue.buffering.max.messages": (1, "since an empty queue would never send"),
+        "queue.buffering.max.messages": (1, "because a queue of size 0 never sends"),
     }
     for key, (least, why) in floors.items():
         text = settings.extra.get(key)
@@ -193,5 +193,5 @@ def _check_queue(settings: KafkaSettings) -> None:
 
 
 def _kbytes(record_bytes: int) -> int:
-    """KiB of a queue that takes a record of this size."""
+    """Return the KiB of a queue that takes a record of this size."""
     return (record_bytes + RECORD_OVERHEAD_BYTES) // 1024 + 1

@@ -1,4 +1,4 @@
-"""Records that a person sends by hand: each is acknowledged by all replicas, or counted as failed with Kafka's words."""
+"""Send records by hand: each is acknowledged by all replicas, or counted as failed with Kafka's error text."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ _ANY: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A record to be sent; a value of None deletes its key in a compacted topic."""
+    """A record to send; a value of None deletes its key in a compacted topic."""
 
     value: bytes | None
     key: bytes | None = None
@@ -32,9 +32,9 @@ class Outgoing:
 
 @dataclass(slots=True)
 class Sent:
-    """How many Kafka acknowledged, why others failed, and whether Ctrl-C ended it before its records did.
+    """Result of sending: acknowledged and failed records, why they failed, and whether Ctrl-C ended it early.
 
-    `denied`: a right was taken away meanwhile.
+    `denied`: a right was removed meanwhile.
     """
 
     acknowledged: int = 0
@@ -52,18 +52,18 @@ def send(
     partition: int | None = None,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> Sent:
-    """Send the records in their order and wait for every acknowledgement; also of those before a Ctrl-C or a bad record.
+    """Send the records in order and wait for every acknowledgement, also for those before a Ctrl-C or a bad record.
 
     Args:
         settings: the cluster; its compression is used.
-        topic: must exist; it is never made by a mistyped name.
-        records: read as they are sent, so a pipe may go on for hours.
+        topic: must exist; a mistyped name never creates one.
+        records: read while sending, so a pipe may run for hours.
         partition: for all of them; without it, that of the key's hash as Kafka's own clients choose it.
         headers: of each record.
 
     Raises:
-        FatalError: there is no such topic.
-        UnavailableError: there is no such partition, or this user may not write to the topic (MissingRightError).
+        FatalError: the topic does not exist.
+        UnavailableError: the partition does not exist, or this user may not write to the topic (MissingRightError).
         RetryableError: Kafka does not answer.
     """
     known = partition_counts(admin_client(settings), settings)
@@ -74,7 +74,7 @@ def send(
         message = f"Topic {topic} has no partition {partition}: it has {partitions}, counted from 0"
         raise UnavailableError(message)
     if "WRITE" in missing_rights(settings, topic):
-        # The client itself ends with a fault of its own, because it may not even ask for a producer's id.
+        # The client itself would fail with its own error, because it may not even ask for a producer id.
         raise missing_right(settings, f"write to topic {topic}", "WRITE")
     done = Sent()
     needs_key = _is_compacted(settings, topic)
@@ -117,13 +117,13 @@ def send(
 
 
 def _is_compacted(settings: KafkaSettings, topic: str) -> bool:
-    """Kafka would refuse the neighbours of a record without a key too; not known where this user may not see the settings."""
+    """Return whether the topic is compacted: then Kafka also rejects the neighbours of a keyless record. False if unknown."""
     found = describe_topics(settings, [topic]).get(topic)
     return found is not None and "compact" in found.config.get("cleanup.policy", "")
 
 
 def _flush(producer: Producer) -> int:
-    """Wait for what is on its way; how many have no answer. In short waits, as a second Ctrl-C ends it."""
+    """Wait for records in flight and return how many have no answer. Waits in short steps: a second Ctrl-C ends it."""
     deadline = time.monotonic() + _FLUSH_SECONDS
     while (waiting := producer.flush(_FLUSH_STEP_SECONDS)) and time.monotonic() < deadline:
         pass
@@ -145,7 +145,7 @@ def _one(
         except BufferError:
             producer.poll(0.1)
         except KafkaException as error:
-            # Larger than the client sends: Kafka would refuse it too.
+            # Larger than the client sends: Kafka would reject it too.
             done.failed, done.why = done.failed + 1, error.args[0].str()
             return
         else:

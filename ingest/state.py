@@ -1,4 +1,4 @@
-"""What gateways remember in `telemetry.gateway-state`: the newest value of each key, read once at a gateway's start."""
+"""State that gateways keep in `telemetry.gateway-state`: the newest value of each key, read once at a gateway's start."""
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
@@ -17,13 +17,13 @@ __all__ = ["MAX_STATE_BYTES", "read_newer", "read_outcomes", "read_state"]
 logger = logging.getLogger("tidegate.ingest.state")
 
 MAX_STATE_BYTES: Final = 256 * 1024 * 1024
-"""Keys and values together that are held; more than gateways of ours write (see gateway/decoders/state.py)."""
+"""Size of keys and values held together; more than our gateways write (see gateway/decoders/state.py)."""
 
 MAX_NEWER_RECORDS: Final = 2_000
-"""Of a partition, in one look; the newest."""
+"""Newest records of a partition that one look reads."""
 
 _BATCH_RECORDS: Final = 200
-"""A record may be half a megabyte."""
+"""Records per batch; a record may have half a megabyte."""
 
 
 def read_state(
@@ -34,25 +34,25 @@ def read_state(
     max_bytes: int = MAX_STATE_BYTES,
     stall_seconds: float = 30.0,
 ) -> list[tuple[str, bytes]]:
-    """The newest value of each key as of now; a key whose newest record has no value (a tombstone) is left out.
+    """Return the newest value of each key as of now. A key whose newest record is a tombstone is left out.
 
-    What is written after the call is not waited for. Kafka compacts late, so the topic may hold many records of a key:
-    memory is bounded by the keys that are left, and by `max_bytes`. Beyond that, keys that nobody wrote for the longest
-    are left out, and a warning says how many: their devices are asked for what they told before.
+    It does not wait for later records. Kafka compacts late, so the topic may hold many records of a key: memory is bounded
+    by the remaining keys, and by `max_bytes`. Beyond that, the least recently written keys are left out, and a warning says
+    how many: the gateway asks their devices for that state again.
 
     Args:
         settings: the cluster.
         topic: a compacted topic.
         wanted: which keys to hold.
-        max_bytes: of keys and values together.
+        max_bytes: limit of keys and values together.
         stall_seconds: how long Kafka may send nothing before this gives up.
 
     Returns:
         (key, value), least recently written first within a partition.
 
     Raises:
-        RetryableError: Kafka is away, or stopped answering.
-        FatalError: the topic does not exist, or must not be read.
+        RetryableError: Kafka does not answer, or stopped answering.
+        FatalError: the topic does not exist, or this user may not read it.
     """
     newest: dict[str, bytes] = {}
     held_bytes = left_out = foreign = 0
@@ -67,7 +67,7 @@ def read_state(
                 continue
             if not wanted(key):
                 continue
-            # Taken out and put in again: a dict keeps the order of writing, so the first is the one to leave out.
+            # Removed and added again: a dict keeps the order of writing, so the first key is the one to leave out.
             old = newest.pop(key, None)
             if old is not None:
                 held_bytes -= len(key) + len(old)
@@ -81,14 +81,14 @@ def read_state(
                 left_out += 1
     if left_out:
         logger.warning(
-            "topic %s holds more than %d bytes of state: %d times the key that was not written for longest was left out, "
-            "so its device has to tell it again; look for a device that makes ever new names",
+            "Topic %s holds more than %d bytes of state: %d times the least recently written key was left out. Its "
+            "device must send that state again. Look for a device that keeps making up new names.",
             topic,
             max_bytes,
             left_out,
         )
     if foreign:
-        logger.warning("topic %s holds %d records whose key is no text: they are none of ours", topic, foreign)
+        logger.warning("Topic %s holds %d records whose key is not UTF-8: Tidegate did not write them.", topic, foreign)
     return list(newest.items())
 
 
@@ -101,11 +101,11 @@ def read_newer(
     max_records: int = MAX_NEWER_RECORDS,
     stall_seconds: float = 10.0,
 ) -> tuple[list[bytes], dict[int, int]]:
-    """The values of a key that were written since these offsets, and the offsets as of now; no values without offsets.
+    """Return the values of a key written since these offsets, and the offsets as of now; no values without offsets.
 
     Raises:
-        RetryableError: Kafka is away, or stopped answering.
-        FatalError: the topic does not exist, or must not be read.
+        RetryableError: Kafka does not answer, or stopped answering.
+        FatalError: the topic does not exist, or this user may not read it.
     """
     end = end_offsets(settings, topic)
     if since is None:
@@ -121,11 +121,11 @@ def read_newer(
 
 
 def read_outcomes(settings: KafkaSettings, since_ms: int, *, stall_seconds: float = 30.0) -> Iterator[OutcomeRecord]:
-    """The outcomes of all gateways that Kafka took since then, in order; what is no outcome is left out.
+    """Return the outcomes of all gateways since then, in order; records that are not outcomes are left out.
 
     Raises:
-        RetryableError: Kafka is away, or stopped answering.
-        FatalError: the topic does not exist, or must not be read.
+        RetryableError: Kafka does not answer, or stopped answering.
+        FatalError: the topic does not exist, or this user may not read it.
     """
     begin, end = offsets_at(settings, OUTCOMES, since_ms), end_offsets(settings, OUTCOMES)
     for batch in read_range(settings, OUTCOMES, begin, end, stall_seconds=stall_seconds, batch_records=_BATCH_RECORDS):

@@ -1,4 +1,4 @@
-"""Records of one topic from a place on, and on as they come: no group, no commit, nothing held but one batch."""
+"""Records of one topic from a place on, and new ones as they come: no group, no commit, only one batch in memory."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -32,10 +32,10 @@ _TIME_TYPES: Final = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where to begin in each partition.
+    """Place to begin at in each partition.
 
     Attributes:
-        kind: `beginning`, `end`, `last` (so many records before the end), `offset` (what is older than the oldest record
+        kind: `beginning`, `end`, `last` (a number of records before the end), `offset` (an offset before the oldest record
             begins there) or `time`.
         at: a count, an offset or epoch ms.
     """
@@ -46,13 +46,13 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class TailRecord:
-    """One record as Kafka has it.
+    """One record of Kafka.
 
     Attributes:
         topic, partition, offset: its place.
-        at_ms: its time in epoch ms; -1 where it has none.
+        at_ms: its time in epoch ms; -1 if it has none.
         time_type: `create` is the producer's clock, `logappend` Kafka's; empty without a time.
-        key, value: its bytes, None where there are none.
+        key, value: its bytes; None if there are none.
         headers: names and values in their order.
     """
 
@@ -76,21 +76,21 @@ def tail(
     follow: bool = True,
     ended: Callable[[], bool] = lambda: False,
 ) -> Iterator[TailRecord]:
-    """The records from `start` on, by offset within a partition, partitions mixed.
+    """Yield the records from `start` on, by offset within a partition, partitions mixed.
 
     Args:
         settings: the cluster.
         topic: its name.
         start: where to begin.
-        partition: this one alone.
+        partition: only this one.
         stop: the `time` before which to end; with it nothing is followed.
-        follow: go on with what comes later; else it ends at what was the end when this was called.
+        follow: continue with later records; else it ends at the end offsets of the time of the call.
         ended: asked after each wait for records; True ends it.
 
     Raises:
-        FatalError: there is no such topic.
-        UnavailableError: there is no such partition, no partition has that offset yet, or this user may not read the topic
-            (MissingRightError).
+        FatalError: the topic does not exist.
+        UnavailableError: the partition does not exist, no partition has that offset yet, or this user may not read the
+            topic (MissingRightError).
         RetryableError: Kafka does not answer; also while it follows, after half a minute without a broker.
     """
     oldest, ends = begin_offsets(settings, topic), end_offsets(settings, topic)
@@ -100,7 +100,7 @@ def tail(
     chosen = [one for one in sorted(ends) if partition in (None, one)]
     if start.kind == "offset" and all(start.at > ends[one] for one in chosen):
         where = ", ".join(f"[{one}] at {ends[one]}" for one in chosen[:20])
-        message = f"Topic {topic} has no offset {start.at} yet, it ends at {where}: begin earlier, or at `end`"
+        message = f"Topic {topic} has no offset {start.at} yet; it ends at {where}: begin earlier, or at `end`"
         raise UnavailableError(message)
     starts = _starts(settings, topic, start, oldest, ends)
     until = None
@@ -108,13 +108,13 @@ def tail(
         found = ends if stop is None else offsets_at(settings, topic, stop.at)
         until = {one: found[one] for one in chosen}
     for record in _read(settings, topic, {one: starts[one] for one in chosen}, until, ended):
-        # A partition that ends before the offset begins at its end, and its next records come before what was asked for.
+        # A partition that ends before the offset begins at its end, so its next records are older than the wanted offset.
         if start.kind != "offset" or record.offset >= start.at:
             yield record
 
 
 def tail_record(message: Message) -> TailRecord:
-    """What a message of the client holds."""
+    """Return the record of a client's message."""
     kind, at_ms = message.timestamp()
     named = _TIME_TYPES.get(kind, "")
     return TailRecord(
@@ -154,7 +154,7 @@ def _read(
         consumer.assign([Place(topic, one, at) for one, at in starts.items() if left is None or one in left])
         silent = Silence(settings, consumer)
         while not ended() and (left is None or left):
-            # The first record is waited for; a wait for a full batch would hold it back.
+            # Wait only for the first record: a wait for a full batch would delay it.
             found = consumer.consume(1, _WAIT_SECONDS)
             for message in found + (consumer.consume(_BATCH, 0) if found else []):
                 record = _take(message, until, left, topic, settings)
@@ -167,7 +167,7 @@ def _read(
 
 def _conf(settings: KafkaSettings) -> dict[str, Any]:
     return consumer_conf(settings, client_id="tidegate-tail", group="tidegate-tail") | {
-        # Its last offsets may hold no record (compaction, transaction markers), so a partition's end is an event.
+        # Ask for the event at a partition's end: its last offsets may hold no record (compaction, transaction markers).
         "enable.partition.eof": True,
         "error_cb": lambda _error: None,
         "log_level": 0,
@@ -185,7 +185,7 @@ def _take(
         return None
     if until is not None and left is not None:
         past = offset >= until.get(number, 0)
-        # An open transaction ends what can be read before the end that was asked for: nothing more would come.
+        # An open transaction ends the readable part before the wanted end: nothing more would come.
         at_the_end = error is not None and error.code() == KafkaError._PARTITION_EOF
         if at_the_end or offset >= until.get(number, 0) - 1:
             left.discard(number)
@@ -195,14 +195,14 @@ def _take(
 
 
 def judge_error(error: KafkaError, topic: str, settings: KafkaSettings) -> None:
-    """Raise where a fault of the client ends the reading; others pass by themselves.
+    """Raise if an error of the client ends the reading; others pass by themselves.
 
-    A client asks for its group's coordinator even where it needs none: a user without rights on the group reads all the same.
+    A client asks for its group's coordinator even if it needs none, so a user without rights on the group can still read.
 
     Raises:
         MissingRightError: this user may not read the topic.
         FatalError: the topic was deleted.
-        RetryableError: retention removed what was to be read.
+        RetryableError: retention removed the wanted records.
     """
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
         raise missing_right(settings, f"read topic {topic}", "READ")
@@ -215,14 +215,14 @@ def judge_error(error: KafkaError, topic: str, settings: KafkaSettings) -> None:
 
 
 class Silence:
-    """Tells a topic that is quiet from a broker that is gone: only the second is an error."""
+    """Distinguish a quiet topic from an unreachable broker: only the second is an error."""
 
     def __init__(self, settings: KafkaSettings, consumer: Consumer) -> None:
         self._settings, self._consumer = settings, consumer
         self._answered_at = self._asked_at = time.monotonic()
 
     def judge(self, *, heard: bool) -> None:
-        """After each wait.
+        """Judge the silence after each wait.
 
         Raises:
             RetryableError: no broker answered for half a minute.
@@ -240,7 +240,7 @@ class Silence:
         except KafkaException as error:
             if now - self._answered_at > _SILENT_SECONDS:
                 why = error.args[0].str()
-                message = f"Kafka at {self._settings.bootstrap_servers} does not answer any more: {why}"
+                message = f"Kafka at {self._settings.bootstrap_servers} no longer answers: {why}"
                 raise RetryableError(message) from error
 
 
@@ -252,7 +252,7 @@ def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
     try:
         found = message.headers() or []
     except UnicodeDecodeError:
-        # Kafka wants names in UTF-8 and checks none.
+        # Kafka requires UTF-8 names but does not check them.
         return ()
     listed = found.items() if isinstance(found, dict) else found
     return tuple((name, _bytes(content)) for name, content in listed)

@@ -1,4 +1,4 @@
-"""Records as a member of a consumer group: Kafka shares out the partitions, and the group's offsets follow what was printed."""
+"""Records for a member of a consumer group: Kafka assigns the partitions, and the group's offsets follow what was printed."""
 
 from collections.abc import Callable
 from typing import Any, Final, Literal
@@ -40,24 +40,22 @@ def tail_group(
     Args:
         settings: the cluster.
         topic: its name.
-        group: its id; the group is made where there is none.
-        take: prints one record; its offset is committed after that, within a second or on leaving. So a member that is killed
-            prints the records of that second again.
+        group: its id; a new group is created.
+        take: prints one record. Its offset is committed after that, within a second or on leaving, so after a kill the
+            records of the last second are printed again.
         fresh: where a partition begins that the group has not read yet.
-        follow: go on with what comes later; else it leaves when it is at the end of each of its partitions.
+        follow: continue with later records; else it leaves when it is at the end of each of its partitions.
         protocol: of the group; `consumer` is that of Kafka 4.
-        assigned: hears all partitions of this member after each change.
+        assigned: gets all partitions of this member after each change.
         ended: asked after each wait for records; True ends it.
 
     Raises:
-        FatalError: the group is one of Tidegate's own, or there is no such topic.
+        FatalError: the group is one of Tidegate's own, or the topic does not exist.
         MissingRightError: this user may not read the topic, or not as this group.
-        RetryableError: Kafka does not answer, for half a minute.
+        RetryableError: Kafka has not answered for half a minute.
     """
     if group == LAND_GROUP or group.startswith(stream_group("")):
-        message = (
-            f"{group} is Tidegate's own group: offsets committed here would show a wrong lag. Choose another group"
-        )
+        message = f"{group} is Tidegate's own group: offsets committed here would show a wrong lag. Use another group"
         raise FatalError(message)
     if topic not in (known := partition_counts(admin_client(settings), settings)):
         raise no_topic(settings, topic, known)
@@ -102,10 +100,10 @@ class _Member:
             silence.judge(heard=bool(found))
 
     def leave(self) -> None:
-        """Commit what was printed, and give the partitions back at once."""
+        """Commit the offsets of printed records, and give the partitions back at once."""
         self._told = lambda _partitions: None
         try:
-            # The commit of `close` reports no failure, and then the group reads records again that were printed.
+            # The commit of `close` reports no failure, and the group would then read printed records again.
             self._consumer.commit(asynchronous=False)
         except KafkaException as error:
             if error.args[0].code() != KafkaError._NO_OFFSET:
@@ -113,15 +111,15 @@ class _Member:
         self._consumer.close()
 
     def check(self) -> None:
-        """After leaving.
+        """Check the result after leaving.
 
         Raises:
             RetryableError: the last offsets were not committed.
         """
         if self._uncommitted:
             text = (
-                f"Kafka at {self._settings.bootstrap_servers} did not take the last offsets of group {self._group} "
-                f"({self._uncommitted}): the group reads the records of the last second again"
+                f"Kafka at {self._settings.bootstrap_servers} did not accept the last offsets of group {self._group} "
+                f"({self._uncommitted}): the group will read the records of the last second again"
             )
             raise RetryableError(text)
 
@@ -138,7 +136,7 @@ class _Member:
             judge_error(error, self._topic, self._settings)
         return None
 
-    # The client assigns and unassigns after these by itself, in the way of the group's protocol.
+    # After these the client assigns and unassigns by itself, as the group's protocol requires.
 
     def _gained(self, _consumer: Consumer, places: list[TopicPartition]) -> None:
         self._is_member = True
@@ -164,6 +162,6 @@ def _conf(settings: KafkaSettings, group: str, fresh: str, protocol: Protocol) -
         "log_level": 0,
         "queued.max.messages.kbytes": 8 * 1024,
     }
-    # The broker of the new protocol decides how partitions are shared out; in the classic one the members do, and
-    # `roundrobin` spreads those of one topic as evenly as Kafka's own consumers.
+    # In the new protocol the broker assigns the partitions. In the classic one the members do, and `roundrobin` spreads
+    # those of one topic as evenly as Kafka's own consumers.
     return conf if protocol == "consumer" else conf | {"partition.assignment.strategy": "range,roundrobin"}

@@ -1,4 +1,4 @@
-"""Settings of a topic that is in use: changed by name, and not where a reader of Tidegate would lose records."""
+"""Change settings of a topic in use, by name, unless a reader of Tidegate would lose records."""
 
 import difflib
 import time
@@ -27,14 +27,14 @@ _REFUSED: Final = frozenset({KafkaError.INVALID_CONFIG, KafkaError.POLICY_VIOLAT
 
 
 def settings_config(settings: KafkaSettings, name: str) -> dict[str, str]:
-    """All that the settings want of this topic.
+    """Return all Kafka settings that Tidegate's settings ask for on this topic.
 
     Raises:
-        FatalError: it is not one of Tidegate's.
+        FatalError: the topic is not one of Tidegate's.
     """
     if not is_own_topic(name):
         message = (
-            f"Topic {name} is not one of Tidegate's, so the settings say nothing of it: name what to change, such as "
+            f"Topic {name} is not one of Tidegate's, so the settings do not cover it: name what to change, such as "
             "--set retention.ms=3600000"
         )
         raise FatalError(message)
@@ -46,25 +46,26 @@ def change_topic(
 ) -> list[ConfigChange]:
     """Give a topic these settings and return those that differed; all others stay.
 
-    Of Tidegate's own topics only retention is changed, or what the settings want. Of all others, each setting that Kafka knows.
+    On Tidegate's own topics it changes only retention, or what the settings ask for. On all others, any setting that Kafka
+    knows.
 
-    Kafka deletes what is past a limit at its next look, minutes later. Back when Kafka shows what was asked for.
+    Kafka deletes what is past a limit at its next check, minutes later. Returns when Kafka shows the new settings.
 
     Args:
         settings: the cluster.
         name: of the topic.
         wanted: Kafka's own names and values.
-        readers: groups that must have read what may go.
-        dry_run: Kafka judges the change and makes none.
+        readers: groups that must have read the records that may be deleted.
+        dry_run: Kafka checks the change but does not apply it.
 
     Raises:
-        FatalError: no such topic, one of Kafka's own, or a reader would lose records.
+        FatalError: the topic does not exist or is one of Kafka's own, or a reader would lose records.
         MissingRightError: this user may not read or change the settings.
-        ConfigError: Kafka has no such setting, refuses a value, or would do nothing for it.
+        ConfigError: Kafka does not know the setting or rejects a value, or the change would have no effect.
         RetryableError: Kafka does not answer.
     """
     if name.startswith("__"):
-        message = f"Topic {name} is Kafka's own, and is not changed here"
+        message = f"Topic {name} is an internal topic of Kafka: Tidegate does not change it"
         raise FatalError(message)
     has = _config_of(settings, name)
     if is_own_topic(name):
@@ -75,7 +76,7 @@ def change_topic(
     ]
     if not changes:
         return []
-    # Kafka judges the values first: only then are limits sure to be numbers.
+    # Kafka checks the values first: only then are limits certain to be numbers.
     _alter(settings, name, changes, dry_run=True)
     _refuse_loss(settings, name, changes, readers)
     if not dry_run:
@@ -85,17 +86,17 @@ def change_topic(
 
 
 def _refuse_unusual(settings: KafkaSettings, name: str, has: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Tidegate relies on the other settings of its topics: on time by Kafka's clock, compaction, the largest record."""
+    """Refuse to change settings on which Tidegate relies: time by Kafka's clock, compaction, the largest record."""
     usual = wanted_config(settings, name)
     odd = [key for key, value in wanted.items() if key not in _RETENTION and usual.get(key) != value]
     if odd:
         message = (
-            f"Topic {name} is Tidegate's, which relies on its {', '.join(odd)}: change its retention, or give it what the "
-            "settings want (--as-settings)"
+            f"Topic {name} is Tidegate's, which relies on its {', '.join(odd)}: change only its retention, or apply the "
+            "settings (--as-settings)"
         )
         raise FatalError(message)
     if has.get("cleanup.policy") == _COMPACTED and {AGE, SIZE} & wanted.keys():
-        message = f"Topic {name} is compacted: it keeps the newest record of each key, however old; retention does nothing there"
+        message = f"Topic {name} is compacted: it keeps the newest record of each key, however old. Retention has no effect on it"
         raise ConfigError(message)
 
 
@@ -104,12 +105,12 @@ def _refuse_unknown(name: str, has: Mapping[str, str], wanted: Mapping[str, str]
         if key not in has:
             close = difflib.get_close_matches(key, has, n=1)
             guess = f"Did you mean {close[0]}?" if close else f"It has {', '.join(sorted(has))}."
-            message = f"Kafka has no setting {key!r} of a topic, so none of {name}. {guess}"
+            message = f"Topic {name} has no setting {key!r}: Kafka does not know it. {guess}"
             raise ConfigError(message)
 
 
 def _is_same(has: str, wanted: str) -> bool:
-    """Whether Kafka shows one where the other was asked for: it writes numbers, lists and true in a form of its own."""
+    """Return whether Kafka shows the wanted value: it writes numbers, lists and true in its own form."""
     return _plain(has) == _plain(wanted)
 
 
@@ -141,8 +142,8 @@ def _refuse_loss(settings: KafkaSettings, name: str, changes: Sequence[ConfigCha
         unread = unread_older(settings, group, name, max(limits))
         if unread:
             message = (
-                f"{group} has not read {unread} records of {name} that Kafka may then delete: wait until it has "
-                "(`tidegate status` shows its lag), or give them up with --accept-loss"
+                f"{group} has not read {unread} records of {name} that Kafka may delete after this change: wait until it "
+                "has (`tidegate status` shows its lag), or accept their loss with --accept-loss"
             )
             raise FatalError(message)
 
@@ -164,14 +165,14 @@ def _alter(settings: KafkaSettings, name: str, changes: Sequence[ConfigChange], 
 def _fault(settings: KafkaSettings, name: str, error: KafkaException) -> TidegateError:
     code = error.args[0].code()
     if code in _REFUSED:
-        return ConfigError(f"Kafka refuses this of topic {name}: {error.args[0].str()}")
+        return ConfigError(f"Kafka rejects these settings of topic {name}: {error.args[0].str()}")
     if is_denied(error):
         return missing_right(settings, f"change topic {name}", "ALTER_CONFIGS")
     return unanswered(settings, error, f"changing topic {name}")
 
 
 def _await_shown(settings: KafkaSettings, name: str, changes: Sequence[ConfigChange]) -> None:
-    """The broker learns of a change after the controller has answered."""
+    """Wait until Kafka shows the change: the broker learns of it after the controller has answered."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         has = _config_of(settings, name)
@@ -179,7 +180,7 @@ def _await_shown(settings: KafkaSettings, name: str, changes: Sequence[ConfigCha
             return
         if time.monotonic() > deadline:
             message = (
-                f"Kafka took the change of {name} and does not show it yet: look with `tidegate topics describe {name}`"
+                f"Kafka accepted the change of {name} but does not show it yet: check `tidegate topics describe {name}`"
             )
             raise RetryableError(message)
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""What a user may do with a topic and a group: asked of Kafka beforehand, and one error where Kafka refuses."""
+"""Rights of a user on a topic and a group: asked of Kafka beforehand, and one error if Kafka refuses."""
 
 import difflib
 import time
@@ -21,7 +21,7 @@ _OF_GROUP: Final = (AclOperation.READ,)
 
 
 def is_denied(error: BaseException | KafkaError | None) -> bool:
-    """Whether Kafka refuses for a missing right, and for nothing else."""
+    """Return whether Kafka refuses because of a missing right, and for no other reason."""
     cause = error.args[0] if isinstance(error, KafkaException) else error
     return isinstance(cause, KafkaError) and cause.code() in DENIED
 
@@ -29,13 +29,13 @@ def is_denied(error: BaseException | KafkaError | None) -> bool:
 def missing_right(
     settings: KafkaSettings, doing: str, right: str, on: Resource = "topic", *, instead: str = ""
 ) -> MissingRightError:
-    """What is raised where Kafka refuses for a missing right.
+    """Make the error for a missing right.
 
     Args:
         settings: the cluster and its user.
         doing: what was refused, with the topic's or the group's name, such as `read topic rooms`.
-        right: by Kafka's name of the operation.
-        on: what the right is granted on.
+        right: Kafka's name of the operation.
+        on: kind of resource that the right is granted on.
         instead: another next step.
     """
     user = settings.sasl_username or "ANONYMOUS"
@@ -44,9 +44,9 @@ def missing_right(
 
 
 def no_topic(settings: KafkaSettings, topic: str, known: Iterable[str]) -> FatalError:
-    """What is raised where this user sees no such topic; names the nearest of those that it sees.
+    """Make the error for a topic that this user does not see; it names the nearest topic that the user sees.
 
-    Kafka hides a topic from a user without a right on it, and then does not say whether there is one.
+    Kafka hides a topic from a user without a right on it, and does not say whether it exists.
     """
     close = difflib.get_close_matches(topic, [name for name in known if not name.startswith("__")], n=1)
     guess = f"Did you mean {close[0]}? " if close else ""
@@ -54,15 +54,15 @@ def no_topic(settings: KafkaSettings, topic: str, known: Iterable[str]) -> Fatal
     if _is_hidden(settings, topic):
         user = settings.sasl_username or "ANONYMOUS"
         return MissingRightError(
-            f"{none}, or its user {user} may not see it. {guess}If it is there, grant it READ, WRITE or DESCRIBE on the topic"
+            f"{none}, or user {user} may not see it. {guess}If the topic exists, grant the user READ, WRITE or DESCRIBE on it"
         )
     return FatalError(
-        f"{none}. {guess}See `tidegate topics ls --all`, or make it with `tidegate topics create {topic}`"
+        f"{none}. {guess}See `tidegate topics ls --all`, or create it with `tidegate topics create {topic}`"
     )
 
 
 def missing_rights(settings: KafkaSettings, topic: str) -> list[str]:
-    """Those of WRITE, READ and DELETE that this user lacks on an existing topic; none where Kafka has no authorizer.
+    """Return those of WRITE, READ and DELETE that this user lacks on an existing topic; empty if Kafka has no authorizer.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -79,10 +79,10 @@ def missing_rights(settings: KafkaSettings, topic: str) -> list[str]:
 
 
 def missing_group_rights(settings: KafkaSettings, group: str) -> list[str]:
-    """READ where this user lacks it on a group that nobody used yet; none where Kafka has no authorizer.
+    """Return READ if this user lacks it on a group that nobody used yet; empty if Kafka has no authorizer.
 
-    Rights are checked before the group is looked for, so another error says that they are there: a new group is not found, and a
-    new cluster has no coordinator for its first one.
+    Kafka checks rights before it looks for the group, so any other error shows that the user has them: a new group is not
+    found, and a new cluster has no coordinator for its first one.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -100,10 +100,10 @@ def missing_group_rights(settings: KafkaSettings, group: str) -> list[str]:
 
 
 def _is_hidden(settings: KafkaSettings, topic: str) -> bool:
-    """Whether Kafka refuses to say that this topic exists; False where it does not answer."""
+    """Return whether Kafka refuses to say that this topic exists; False if it does not answer."""
     client = admin_client(settings)
     try:
-        # Unlike a look at the topic's metadata, this question never makes a topic.
+        # Unlike a request for the topic's metadata, this one never creates a topic.
         result_of(client.describe_topics(TopicCollection([topic]), request_timeout=TIMEOUT_SECONDS)[topic])
     except (KafkaException, TimeoutError) as error:
         return is_denied(error)
@@ -118,23 +118,23 @@ def _missing(
     *,
     is_there: bool = True,
 ) -> list[str]:
-    """Names of the rights that are needed and not there; none where what is asked about is not there and so cannot say."""
+    """Return the names of the needed rights that are missing; empty if the resource does not exist."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             allowed = result_of(ask()).authorized_operations
             break
         except (KafkaException, TimeoutError) as error:
-            # Each of those rights lets its user describe too: who may not describe has none of them.
+            # Each of those rights includes DESCRIBE, so a user who may not describe has none of them.
             if is_denied(error):
                 return [each.name for each in needed]
             if isinstance(error, KafkaException) and not is_there:
                 return []
-            # A broker hears of a new topic after the controller has answered.
+            # A broker learns of a new topic after the controller has answered.
             if not _is_unknown(error) or time.monotonic() > deadline:
                 raise unanswered(settings, error, what) from error
             time.sleep(0.1)
-    # A broker that does not say has nothing to forbid.
+    # A broker that reports no operations forbids nothing.
     if allowed is None or AclOperation.ALL in allowed:
         return []
     return [each.name for each in needed if each not in allowed]

@@ -1,4 +1,4 @@
-"""Topics as the settings want them: what is missing is made, what differs is told."""
+"""Create missing topics as the settings ask for them, and report differences of existing ones."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -24,19 +24,19 @@ _REFUSED: Final = frozenset(
         KafkaError.TOPIC_EXCEPTION,
     }
 )  # fmt: skip
-"""Faults of what was asked for: settings, number of partitions, a rule of the cluster, a name that Kafka does not take."""
+"""Errors of the request itself: settings, number of partitions, a rule of the cluster, a name that Kafka rejects."""
 
 
 def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = lambda name: None) -> list[str]:
-    """Create the topics that are missing (each is told to `on_made`) and compare those that exist.
+    """Create the missing topics (`on_made` gets each name) and compare the existing ones.
 
-    Back when Kafka shows what was made.
+    Returns when Kafka shows the new topics.
 
-    Returns one sentence per difference. An existing topic is never changed: fewer bytes kept or other partitions would
+    Returns one sentence per difference. It never changes an existing topic: fewer bytes kept or other partitions would
     delete data or break the order of devices, so that step is the operator's.
 
     Raises:
-        ConfigError: Kafka can't create them so, for example fewer brokers than `kafka.replication`.
+        ConfigError: Kafka cannot create them like this, for example with fewer brokers than `kafka.replication`.
         MissingRightError: this user may not create topics.
         RetryableError: Kafka does not answer.
     """
@@ -57,14 +57,14 @@ def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = l
 def create_topic(
     settings: KafkaSettings, name: str, *, partitions: int, config: Mapping[str, str] | None = None
 ) -> bool:
-    """Create a topic with `kafka.replication` copies; True where it was made, False where it was there.
+    """Create a topic with `kafka.replication` copies; True if it was created, False if it existed.
 
-    Back when Kafka shows it.
+    Returns when Kafka shows it.
 
-    `config` are the topic's own settings; without them it is kept like `telemetry.readings`, as those of derived streams.
+    `config` holds the topic's own settings; without them it is kept like `telemetry.readings`, as for derived streams.
 
     Raises:
-        ConfigError: Kafka can't create it so.
+        ConfigError: Kafka cannot create it like this.
         MissingRightError: this user may not create topics.
         RetryableError: Kafka does not answer.
     """
@@ -81,7 +81,7 @@ def create_topic(
 
 
 def delete_topic(settings: KafkaSettings, name: str) -> None:
-    """Delete a topic; nothing happens where there is none. Back when Kafka shows it no more.
+    """Delete a topic; does nothing if it does not exist. Returns when Kafka no longer shows it.
 
     Raises:
         MissingRightError: this user may not delete it.
@@ -99,7 +99,7 @@ def delete_topic(settings: KafkaSettings, name: str) -> None:
 
 
 def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool:
-    """True where it was made, False where somebody else was faster."""
+    """Return True if the topic was created, False if another client was faster."""
     try:
         result_of(future)
     except TimeoutError as error:
@@ -110,12 +110,12 @@ def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool
             return False
         if code == KafkaError.INVALID_REPLICATION_FACTOR:
             message = (
-                f"Kafka can't create topic {name} with {settings.replication} copies: {error.args[0].str()} Give "
-                "--replication, or kafka.replication in the settings, the number of brokers or less."
+                f"Kafka cannot create topic {name} with {settings.replication} copies: {error.args[0].str()} Set "
+                "--replication, or kafka.replication in the settings, to at most the number of brokers."
             )
             raise ConfigError(message) from error
         if code in _REFUSED:
-            message = f"Kafka refuses to create topic {name!r} so: {error.args[0].str()}"
+            message = f"Kafka refuses to create topic {name!r}: {error.args[0].str()}"
             raise ConfigError(message) from error
         if is_denied(error):
             raise missing_right(
@@ -126,7 +126,7 @@ def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool
 
 
 def wanted_config(settings: KafkaSettings, name: str) -> dict[str, str]:
-    """What the settings want of one topic; those of derived streams are kept like `telemetry.readings`."""
+    """Return the settings' configuration of one topic; topics of derived streams are kept like `telemetry.readings`."""
     readings, *others = _specs(settings, settings.partitions)
     return _wanted(next((spec for spec in others if spec.name == name), readings), settings)
 
@@ -151,14 +151,14 @@ def _drift(spec: TopicSpec, state: TopicState, settings: KafkaSettings) -> list[
     lines = []
     if state.partitions != spec.partitions:
         lines.append(
-            f"Topic {spec.name} has {state.partitions} partitions, the settings say {spec.partitions}. It is used as "
-            "it is: another number would send known devices to other partitions and break their order."
+            f"Topic {spec.name} has {state.partitions} partitions, the settings say {spec.partitions}. Tidegate uses it "
+            "unchanged: another number would send known devices to other partitions and break their order."
         )
     for key, wanted in _wanted(spec, settings).items():
         has = state.config.get(key, wanted)
         if has != wanted:
             lines.append(
-                f"Topic {spec.name} has {key}={has}, the settings say {wanted}. It is used as it is; to change it, run "
-                f"`tidegate topics set {spec.name} --as-settings` with the same --config or --data."
+                f"Topic {spec.name} has {key}={has}, the settings say {wanted}. Tidegate uses it unchanged. To change it, "
+                f"run `tidegate topics set {spec.name} --as-settings` with the same --config or --data."
             )
     return lines

@@ -1,4 +1,4 @@
-"""Waits until Kafka shows what was made or deleted: the controller answers before the brokers know."""
+"""Wait until Kafka shows created or deleted topics: the controller answers before the brokers know."""
 
 import time
 from collections.abc import Collection
@@ -17,8 +17,8 @@ PAUSE_SECONDS: Final = 0.02
 def await_topics(client: AdminClient, names: Collection[str], *, there: bool = True) -> None:
     """Wait until Kafka shows these topics, each partition with a leader; with `there=False`, until it shows none of them.
 
-    Whoever asks right after the controller's answer may hear the opposite. Back after five seconds at the latest and
-    without a fault: the change is made, though this user may never see it.
+    A request right after the controller's answer may get the opposite answer. Returns after five seconds at the latest,
+    without an error: the change is made, although this user may never see it.
     """
     deadline, waiting = time.monotonic() + SHOWN_SECONDS, set(names)
     while waiting and (left := deadline - time.monotonic()) > 0:
@@ -34,6 +34,6 @@ def _is_late(future: "Future[Any]", seconds: float, *, there: bool) -> bool:
     except TimeoutError:
         return True
     except KafkaException as error:
-        # Another fault, such as a missing right, does not pass by waiting.
+        # Waiting does not help with other errors, such as a missing right.
         return there and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
     return not there or any(one.leader is None for one in found.partitions)

@@ -1,4 +1,4 @@
-"""Topics as a person looks at them: their partitions, what each holds since when, and how long it is kept."""
+"""Topics for people: their partitions, the time range of each, and how long they are kept."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ __all__ = ["TopicSight", "topic_sights"]
 MOST_SECONDS: Final = 5.0
 READ_SECONDS: Final = 1.0
 MOST_READ: Final = 200
-"""Partitions whose oldest and newest record are read for their times; those of larger clusters are told without."""
+"""Partitions whose oldest and newest record are read for their times; larger clusters are shown without times."""
 
 Where = tuple[str, int]
 """Topic and partition."""
@@ -29,9 +29,9 @@ class TopicSight:
     Attributes:
         name: its name.
         partitions: by number.
-        settings: how it loses records; None where this user may not see it.
-        oldest_ms: per partition, the time of its oldest record where it was read.
-        newest_ms: the same of its newest.
+        settings: how it loses records; None if this user may not see it.
+        oldest_ms: per partition, the time of its oldest record, if it was read.
+        newest_ms: the same for its newest record.
     """
 
     name: str
@@ -42,12 +42,12 @@ class TopicSight:
 
     @property
     def records(self) -> int | None:
-        """Offsets that are taken; compaction and transactions leave fewer records. None where a partition is not known."""
+        """Used offsets. Compaction and transactions leave fewer records. None if a partition is unknown."""
         known = [one.end - one.oldest for one in self.partitions if one.end is not None and one.oldest is not None]
         return sum(known) if len(known) == len(self.partitions) else None
 
     def problems(self) -> list[str]:
-        """What is wrong with its partitions, a sentence each."""
+        """Return what is wrong with its partitions, one sentence each."""
         least = self.settings.min_in_sync if self.settings else 1
         return [problem for one in self.partitions if (problem := _problem(one, least))]
 
@@ -59,7 +59,7 @@ def topic_sights(
     most_seconds: float = MOST_SECONDS,
     with_times: bool = True,
 ) -> list[TopicSight]:
-    """The wanted topics by name; what does not come in time of a topic is left out of it, and without `with_times` all times.
+    """Return the wanted topics by name, without parts that do not come in time; without `with_times`, without times.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -91,11 +91,11 @@ def _problem(one: Partition, least_in_sync: int) -> str:
     if one.leader < 0:
         return f"partition {one.partition} has no leader, so nobody can read or write it (missing brokers: {missing})"
     if not missing and one.end is None:
-        return f"partition {one.partition} has no offsets here: its leader, broker {one.leader}, does not answer"
+        return f"partition {one.partition} shows no offsets: its leader, broker {one.leader}, does not answer"
     if not missing:
         return ""
     have = f"partition {one.partition} has {len(one.in_sync)} of {len(one.replicas)} replicas in sync"
-    refused = f", {least_in_sync} are wanted: Kafka refuses its records" if one.is_refused(least_in_sync) else ""
+    refused = f", needs {least_in_sync}: Kafka refuses its records" if one.is_refused(least_in_sync) else ""
     return f"{have}{refused} (missing brokers: {missing})"
 
 
@@ -109,7 +109,7 @@ def _settings(reader: ClusterReader, names: Sequence[str], until: float) -> dict
 def _times(
     settings: KafkaSettings, partitions: Sequence[Partition], until: float
 ) -> tuple[dict[Where, int], dict[Where, int]]:
-    """The times of the first and the last record of each partition that has any."""
+    """Return the times of the first and the last record of each partition that has any."""
     filled = [one for one in partitions if one.oldest is not None and one.end is not None and one.oldest < one.end]
     first = {(one.topic, one.partition): one.oldest or 0 for one in filled[:MOST_READ]}
     last = {(one.topic, one.partition): (one.end or 0) - 1 for one in filled[:MOST_READ]}

@@ -1,4 +1,4 @@
-"""Topics as Kafka has them: names, ids, partitions, configuration."""
+"""Topics in Kafka: names, ids, partitions, configuration."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _SET_FOR_TOPIC: Final = ConfigSource.DYNAMIC_TOPIC_CONFIG.value
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic as it is. `config` is empty where Kafka does not let this user read it; `own` is what was set for it alone."""
+    """An existing topic. `config` is empty if this user may not read it; `own` holds the settings of this topic alone."""
 
     partitions: int
     config: Mapping[str, str]
@@ -26,7 +26,7 @@ class TopicState:
 
 
 def describe_topics(settings: KafkaSettings, names: list[str]) -> dict[str, TopicState]:
-    """The topics of these names that exist.
+    """Return the topics of these names that exist.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -52,7 +52,7 @@ def describe_topics(settings: KafkaSettings, names: list[str]) -> dict[str, Topi
 
 
 def topic_names(settings: KafkaSettings) -> list[str]:
-    """Every topic that this user sees.
+    """Return every topic that this user sees.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -61,7 +61,7 @@ def topic_names(settings: KafkaSettings) -> list[str]:
 
 
 def topic_limits(settings: KafkaSettings) -> dict[str, int] | None:
-    """Largest record (strictly: batch) that each topic takes now; None where Kafka does not let this user read it.
+    """Return the largest record (strictly: batch) that each topic takes now; None if this user may not read it.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -74,7 +74,7 @@ def topic_limits(settings: KafkaSettings) -> dict[str, int] | None:
 
 
 def topic_ids(settings: KafkaSettings, names: Sequence[str]) -> dict[str, str]:
-    """Kafka's own id of each topic that exists: a topic that is deleted and made anew gets another.
+    """Return Kafka's own id of each existing topic: a topic that was deleted and recreated gets a new id.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -86,7 +86,7 @@ def topic_ids(settings: KafkaSettings, names: Sequence[str]) -> dict[str, str]:
         try:
             found[name] = str(result_of(future).topic_id)
         except (KafkaException, TimeoutError) as error:
-            # An old cluster has no ids, and a user may not be allowed to describe: offsets alone must tell then.
+            # An old cluster has no ids, and the user may lack the right to describe: then only offsets show a change.
             if isinstance(error, TimeoutError) or error.args[0].code() == KafkaError._TIMED_OUT:
                 raise unanswered(settings, error, f"describing topic {name}") from error
     return found

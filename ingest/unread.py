@@ -1,4 +1,4 @@
-"""When the oldest record that a group has not read was appended: read rarely from Kafka, reckoned in between."""
+"""Append time of the oldest record that a group has not read: read rarely from Kafka, calculated in between."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ Key = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What one read told: the record at `position` is of `appended_at`; `end` was the next offset at `read_at`."""
+    """Result of one read: the record at `position` is of `appended_at`; `end` was the next offset at `read_at`."""
 
     position: int
     appended_at: float
@@ -24,7 +24,7 @@ class _Known:
 
 
 class UnreadTimes:
-    """Times are epoch seconds by Kafka's clock; offsets between two known moments are taken as evenly spread."""
+    """Append times in epoch seconds by Kafka's clock. Offsets between two known moments count as evenly spread."""
 
     def __init__(self) -> None:
         self._known: dict[Key, _Known] = {}
@@ -36,22 +36,22 @@ class UnreadTimes:
         self._tried_at = {key: at for key, at in self._tried_at.items() if key in keys}
 
     def is_due(self, key: Key, position: int, now: float) -> bool:
-        """Whether the record at this position should be read; a yes counts as a try."""
+        """Return whether to read the record at this position; True counts as a try."""
         known = self._known.get(key)
         if known is not None and known.position == position:
             return False
-        # A clock that was set back must not end the reading.
+        # A clock that was set back must not stop the reading.
         if 0 <= now - self._tried_at.get(key, float("-inf")) < READ_SECONDS:
             return False
         self._tried_at[key] = now
         return True
 
     def learn(self, key: Key, position: int, appended_at: float, *, end: int, now: float) -> None:
-        """The record at this position, read now, was appended then; `end` is the partition's next offset."""
+        """Note that the record at this position, read now, was appended then; `end` is the partition's next offset."""
         self._known[key] = _Known(position, min(appended_at, now), max(end, position + 1), now)
 
     def age_seconds(self, key: Key, position: int, *, end: int, now: float) -> float | None:
-        """Age of the record at `position`; None where nothing is known of this partition."""
+        """Return the age of the record at `position`; None if nothing is known of this partition."""
         known = self._known.get(key)
         if known is None:
             return None

@@ -318,8 +318,8 @@ def a_field(name: str, count: int, **changes: Any) -> dict[str, Any]:
         "field": name,
         "count": count,
         "since": time.time() - 7200,
-        "next": "Write a route of your own for the filter `owntracks/{user}/{phone}/#` with a mapping that has "
-        '`extends = "owntracks"`; there leave `"conn"` out of `skip` of its case 1. What it extends: '
+        "next": "Write your own route for the filter `owntracks/{user}/{phone}/#` with a mapping that has "
+        '`extends = "owntracks"`; in it, leave `"conn"` out of `skip` of its case 1. To see the extended mapping, run '
         "`tidegate route show owntracks`.",
         **changes,
     }

@@ -1,4 +1,4 @@
-"""Several routes match a topic and the payload decides: the first whose condition holds."""
+"""Choice between several routes of a topic by the payload: the first route whose condition holds."""
 
 from gateway.decoders.shape import RouteMatch
 from gateway.json_text import Document, strip_mark
@@ -11,10 +11,10 @@ __all__ = ["choose"]
 
 
 def choose(match: RouteMatch, payload: bytes, limits: GatewaySettings) -> tuple[RouteMatch, Document | None] | Reject:
-    """The candidate that takes this payload, and the payload's document where its mapping asked for it.
+    """Return the candidate that takes this payload, and the payload's document if its mapping needs it.
 
-    A payload is parsed once for all mappings of one format. What no candidate takes is refused: as broken, where it
-    cannot be parsed, else as `no_route`.
+    A payload is parsed once for all mappings of one format. A payload that no candidate takes is rejected: as broken if
+    it cannot be parsed, else as `no_route`.
     """
     documents: dict[str, Document | Reject] = {}
     broken: Reject | None = None

@@ -1,7 +1,7 @@
-"""CBOR as far as sensor data needs it: bounded in depth, items and bytes, and without tags that make code run.
+"""Subset of CBOR for sensor data: bounded in depth, items and bytes, and without tags that run code.
 
-Read are integers, floats of all sizes, texts, byte strings, arrays and maps (of known or open length), true, false,
-null, the decimal fraction (tag 4) and the mark of CBOR itself (tag 55799). Everything else is refused by name.
+It reads integers, floats of all sizes, texts, byte strings, arrays and maps (of known or indefinite length), true, false,
+null, the decimal fraction (tag 4) and the mark of CBOR itself (tag 55799). It rejects everything else by name.
 Source: RFC 8949.
 """
 
@@ -15,7 +15,7 @@ from gateway.json_text import BadNumber
 __all__ = ["MAX_ITEMS", "BadCbor", "read_cbor"]
 
 MAX_ITEMS: Final = 50_000
-"""Items of one document, keys and containers among them: what bounds the time, at about a microsecond each."""
+"""Most items of one document, including keys and containers: it bounds the time, at about a microsecond each."""
 _BYTES, _TEXT, _ARRAY, _MAP = 2, 3, 4, 5
 _OPEN: Final = 31
 _BREAK: Final = 0xFF
@@ -27,7 +27,7 @@ _SELF_DESCRIBED: Final = 55799
 
 
 class BadCbor(ValueError):
-    """These bytes are no CBOR document that is read here; the text says where and why."""
+    """These bytes are not a supported CBOR document; the text says where and why."""
 
 
 def _bad(at: int, what: str) -> BadCbor:
@@ -35,23 +35,23 @@ def _bad(at: int, what: str) -> BadCbor:
 
 
 def read_cbor(data: bytes, *, max_depth: int) -> tuple[Any, bool]:
-    """One document, as dict (keys int or str), list, str, bytes, int, float, bool, None or BadNumber, nested.
+    """Read one document, as dict (keys int or str), list, str, bytes, int, float, bool, None or BadNumber, nested.
 
     Returns:
-        The document, and whether a map held a key twice (the last one wins). NaN and infinities are BadNumber.
+        The document, and whether a map had a key twice (the last one wins). NaN and infinities are BadNumber.
 
     Raises:
-        BadCbor: cut off, bytes behind the document, too deep, more than MAX_ITEMS, or an item that is not read here.
+        BadCbor: cut off, bytes after the document, too deep, more than MAX_ITEMS, or an item that is not supported.
     """
     reader = _Reader(data)
     value = reader.read(max_depth)
     if reader.at != len(data):
-        raise _bad(reader.at, f"{len(data) - reader.at} bytes behind the document's end")
+        raise _bad(reader.at, f"{len(data) - reader.at} bytes after the end of the document")
     return value, reader.key_twice
 
 
 class _Reader:
-    """A place in the bytes. Recursion is bounded by `depth`."""
+    """Reader at a place in the bytes. `depth` bounds the recursion."""
 
     __slots__ = ("_data", "_items", "at", "key_twice")
 
@@ -59,7 +59,7 @@ class _Reader:
         self._data, self.at, self._items, self.key_twice = data, 0, 0, False
 
     def read(self, depth: int) -> Any:
-        """The item that begins here."""
+        """Read the item that begins here."""
         start = self.at
         try:
             head = self._data[start]
@@ -75,18 +75,18 @@ class _Reader:
         return -1 - (low if low < 24 else self._number(low, start))
 
     def _number(self, low: int, start: int) -> int:
-        """What the head says: a value or a length; -1 for an open length."""
+        """Read the number of the head: a value or a length; -1 for an indefinite length."""
         if low == _OPEN and self._data[start] >> 5 in (_BYTES, _TEXT, _ARRAY, _MAP):
             return -1
         size = _LENGTHS.get(low)
         if size is None:
-            raise _bad(start, f"0x{self._data[start]:02x} begins no item")
+            raise _bad(start, f"0x{self._data[start]:02x} does not begin an item")
         return int.from_bytes(self._take(size, start), "big")
 
     def _take(self, size: int, start: int) -> bytes:
         end = self.at + size
         if end > len(self._data):
-            raise _bad(start, f"{size} bytes wanted where {len(self._data) - self.at} are left")
+            raise _bad(start, f"{size} bytes wanted, but {len(self._data) - self.at} are left")
         taken = self._data[self.at : end]
         self.at = end
         return taken
@@ -96,7 +96,7 @@ class _Reader:
             return _CONSTANTS[low]
         packed = _FLOATS.get(low)
         if packed is None:
-            raise _bad(start, f"0x{self._data[start]:02x} begins no item that is read here")
+            raise _bad(start, f"0x{self._data[start]:02x} begins an item that is not supported")
         number: float = packed.unpack(self._take(packed.size, start))[0]
         return number if math.isfinite(number) else BadNumber(str(number))
 
@@ -110,24 +110,24 @@ class _Reader:
         try:
             return content.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise _bad(start, "text that is no UTF-8") from error
+            raise _bad(start, "text that is not UTF-8") from error
 
     def _chunks(self, major: int) -> bytes:
-        """A string of open length: pieces of the same kind up to the break."""
+        """Read a string of indefinite length: pieces of the same kind up to the break."""
         pieces = []
         while not self._ended():
             start = self.at
             self._count(1)
             head = self._data[start]
             if head >> 5 != major or head & 31 == _OPEN:
-                raise _bad(start, f"0x{head:02x} begins no piece of the string")
+                raise _bad(start, f"0x{head:02x} does not begin a piece of the string")
             self.at = start + 1
             low = head & 31
             pieces.append(self._take(low if low < 24 else self._number(low, start), start))
         return b"".join(pieces)
 
     def _ended(self) -> bool:
-        """Step over the break that ends an open length, if it is there."""
+        """Skip the break that ends an indefinite length, if it is there."""
         if self.at >= len(self._data):
             raise _bad(self.at, "cut off")
         ended = self._data[self.at] == _BREAK
@@ -135,7 +135,7 @@ class _Reader:
         return ended
 
     def _count(self, items: int) -> None:
-        """Items that are about to be read; single ones that stand alone need no bound."""
+        """Count items that are about to be read; single items need no bound."""
         self._items += items
         if self._items > MAX_ITEMS:
             raise _bad(self.at, f"more than {MAX_ITEMS} items")
@@ -149,7 +149,7 @@ class _Reader:
         depth = self._inside(depth, start)
         size = low if low < 24 else self._number(low, start)
         if size > len(self._data) - self.at:
-            raise _bad(start, f"{size} items wanted where {len(self._data) - self.at} bytes are left")
+            raise _bad(start, f"{size} items wanted, but {len(self._data) - self.at} bytes are left")
         if size >= 0:
             self._count(size)
             return [self.read(depth) for _ in range(size)]
@@ -181,13 +181,13 @@ class _Reader:
         if tag == _SELF_DESCRIBED:
             return content
         if tag != _DECIMAL_FRACTION:
-            raise _bad(start, f"tag {tag} is not read here")
+            raise _bad(start, f"tag {tag} is not supported")
         if type(content) is list and [type(part) for part in content] == [int, int]:
             exponent, mantissa = content
-            # As text, so that the float is the nearest one; a longer exponent only makes zero or infinity of it.
+            # As text, so that the float is the nearest one; a longer exponent only gives zero or infinity.
             number = float(f"{mantissa}e{exponent}")
             return number if math.isfinite(number) else BadNumber(f"{mantissa}e{exponent}")
-        raise _bad(start, "a decimal fraction that is no pair of exponent and mantissa")
+        raise _bad(start, "a decimal fraction that is not a pair of exponent and mantissa")
 
 
 _READ: Final[tuple[Callable[[_Reader, int, int, int], Any], ...]] = (
@@ -200,4 +200,4 @@ _READ: Final[tuple[Callable[[_Reader, int, int, int], Any], ...]] = (
     _Reader._tagged,
     _Reader._simple,
 )
-"""By major type."""
+"""Readers by major type."""

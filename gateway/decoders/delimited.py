@@ -1,6 +1,6 @@
-"""Delimited text: rows of cells and `key=value` pairs to a document, as a mapping's `format` says (see `text_settings`).
+"""Delimited text: rows of cells and `key=value` pairs to a document, by a mapping's `format` (see `text_settings`).
 
-Time and memory grow with the text, which the limit of a payload bounds; rows and pairs are counted.
+Time and memory grow with the text, which the payload limit bounds; rows and pairs are counted.
 """
 
 import csv
@@ -18,11 +18,11 @@ from ingest.contract.reasons import Reason
 __all__ = ["GROUP", "Pairs", "Rows"]
 
 GROUP: Final = "group"
-"""Member that holds the groups which repeat to the end of a row."""
+"""Member with the groups that repeat to the end of a row."""
 _BLANK: Final = " \t\r\n"
 _SHOWN: Final = 100
-"""Rows whose fault is described; the description takes longer than reading, and nobody reads more."""
-_ONE_MORE: Final = Reject(Reason.UNDECODED, None, "one more row like those before", "rows as the mapping names them")
+"""Most rows whose fault is described; a description takes longer than reading, and nobody reads more."""
+_ONE_MORE: Final = Reject(Reason.UNDECODED, None, "one more row that cannot be read", "rows as the mapping names them")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _UNIT: Final = r"(\s?[^\s\d.,;][^\d.,;]{0,15})?"
 _COMMA_NUMBER = re.compile(rf"([+-]?(?:\d+|\d{{1,3}}(?:\.\d{{3}})+)),(\d+){_UNIT}", re.ASCII)
@@ -34,17 +34,17 @@ class _BadText(ValueError):
 
 
 def _with_point(cell: str) -> str | BadNumber:
-    """A number with a decimal comma as one with a point; all else as it is, but for what may be thousands."""
+    """Replace a decimal comma by a point. Other text stays unchanged, except a point that may separate thousands."""
     found = _COMMA_NUMBER.fullmatch(cell)
     if found is not None:
         return f"{found[1].replace('.', '')}.{found[2]}{found[3] or ''}"
     if _POINT_OF_THOUSANDS.fullmatch(cell):
-        return BadNumber(cell, "a decimal comma, as the mapping says: this point may divide thousands")
+        return BadNumber(cell, "a decimal comma, as the mapping says: this point may separate thousands")
     return cell
 
 
 class _Row:
-    """What the cells of one kind of row are called."""
+    """Column names of one kind of row."""
 
     def __init__(self, columns: Columns) -> None:
         self.names = [name.removesuffix("?") for name in columns if isinstance(name, str)]
@@ -53,7 +53,7 @@ class _Row:
         self.left_out = not columns
 
     def read(self, cells: list[Any]) -> dict[str, Any] | Reject:
-        """The row as an object; a row of another length is refused: its cells would get wrong names."""
+        """Return the row as an object; a row of another length is rejected, because its cells would get wrong names."""
         count, names = len(cells), self.names
         rest = count - len(names)
         if (
@@ -86,7 +86,7 @@ def _shown(cells: list[Any]) -> str:
 
 
 class Rows:
-    """Text to an array of objects; a row that cannot be read stands in it as a `Reject`."""
+    """Reader of text to an array of objects; a row that cannot be read is in it as a `Reject`."""
 
     def __init__(self, settings: FormatSettings) -> None:
         self._separator, self._lines, self._comma = settings.separator, settings.lines, settings.decimal == ","
@@ -97,7 +97,7 @@ class Rows:
         self._known_kinds = show("a row that begins with " + ", ".join(by_kind))
 
     def read(self, text: str | list[Any], limit: int) -> list[Any] | Reject:
-        """Every row; an array of arrays (JSON) is rows already. `limit` is the most rows."""
+        """Return every row; an array of arrays (JSON) already consists of rows. `limit` is the most rows."""
         try:
             rows = self._split(text, limit) if isinstance(text, str) else _cells_of(text, limit)
             if rows is None:
@@ -108,7 +108,7 @@ class Rows:
             if self._comma and isinstance(text, str):
                 rows = [list(map(_with_point, cells)) for cells in rows]
         except (_BadText, csv.Error) as error:
-            return Reject(Reason.UNDECODED, "$", show(str(error)), "delimited text as the mapping says")
+            return Reject(Reason.UNDECODED, "$", show(str(error)), "delimited text as the mapping describes it")
         read: list[Any] = []
         faults = 0
         for cells in rows:
@@ -129,7 +129,7 @@ class Rows:
         return None if kind.left_out else kind.read(cells)
 
     def _split(self, text: str, limit: int) -> list[list[str]] | None:
-        """Cells of each row that is not empty, None where there are too many."""
+        """Return the cells of each row that is not empty; None if there are too many."""
         lines = _LINE_END.split(text) if self._lines is None else text.split(self._lines)
         if len(lines) > 2 * limit + 2:
             return None
@@ -154,12 +154,12 @@ class Rows:
 
 
 def _cells_of(rows: list[Any], limit: int) -> list[list[Any]] | None:
-    """An array of arrays: their items are the cells; null is an empty one."""
+    """Return the cells of an array of arrays: their items; null is an empty cell."""
     if len(rows) > limit:
         return None
     for row in rows:
         if type(row) is not list:
-            message = "an array that holds something else than arrays"
+            message = "an array with items that are not arrays"
             raise _BadText(message)
     return [["" if cell is None else cell for cell in row] for row in rows if row]
 
@@ -170,27 +170,27 @@ def _header(rows: list[list[Any]]) -> _Row:
     if not all(isinstance(name, str) for name in names) or len(named) != len(set(named)) or len(names) > 1000:
         message = "a first row that does not name each column once"
         raise _BadText(message)
-    # A `?` here is a part of the name.
+    # A `?` here is part of the name.
     row = _Row(())
     row.names, row.least, row.left_out = list(names), len(names), False
     return row
 
 
 class Pairs:
-    """`key=value` text to an object, or of several rows to an array of objects."""
+    """Reader of `key=value` text to an object, or of several rows to an array of objects."""
 
     def __init__(self, settings: FormatSettings) -> None:
         self._separator, self._lines, self._equals = settings.separator, settings.lines, settings.equals
         self._leading = [str(name).removesuffix("?") for name in settings.columns]
         self._least = sum(not str(name).endswith("?") for name in settings.columns)
         self._comma = settings.decimal == ","
-        # `t: 21.5 h: 44`: blanks around the sign between key and value part no pairs, unless a pair without a value ends there.
+        # `t: 21.5 h: 44`: blanks around the sign between key and value do not separate pairs, unless a pair without value ends.
         apart = rf" ?{re.escape(self._equals)} ?(?=[^ {re.escape(self._equals)}]+(?: |$))"
         is_sign = self._separator == " " and not self._equals.isspace()
         self._apart = re.compile(apart) if is_sign and len(self._equals) == 1 else None
 
     def read(self, text: str, limit: int) -> tuple[Any, tuple[str, ...]] | Reject:
-        """The document and its flags. `limit` is the most pairs of a text."""
+        """Return the document and its flags. `limit` is the most pairs of a text."""
         lines = [text] if self._lines is None else [line for line in text.split(self._lines) if line.strip(_BLANK)]
         separators = len(text.split()) if self._separator == " " else text.count(self._separator)
         if separators > 2 * limit or len(lines) > limit:
@@ -227,7 +227,7 @@ class Pairs:
         return leading + list(zip(cells[lead::2], cells[lead + 1 :: 2], strict=True))
 
     def _plain(self, text: str) -> str:
-        """Text of a form (`a=1&b=2`) without its escapes."""
+        """Return text of a form (`a=1&b=2`) without its escapes."""
         return unquote_plus(text) if self._separator == "&" else text
 
     def _joined(self, cells: list[str]) -> list[tuple[str, str]] | Reject:

@@ -1,8 +1,8 @@
-"""The one rule by which nested JSON becomes metrics, for generic JSON and for every mapping.
+"""Rule by which nested JSON becomes metrics, for generic JSON and for every mapping.
 
-`{"a": {"b": 1}}` gives metric `a.b`, `{"a": [1, 2]}` gives `a[0]`, `a[1]`. null and empty text are no values, nor are
-texts such as `unavailable`. An inner object of exactly `value` and `unit` is one reading with that unit. Two fields of
-one item that come to the same name are both kept: the second takes another index, and a flag.
+`{"a": {"b": 1}}` gives metric `a.b`, `{"a": [1, 2]}` gives `a[0]`, `a[1]`. null and empty text are not values, nor are
+texts such as `unavailable`. An inner object of exactly `value` and `unit` is one reading with that unit. If two fields of
+one item get the same name, both are kept: the second gets another index, and a flag.
 """
 
 from collections.abc import Iterable
@@ -26,27 +26,27 @@ __all__ = ["Flattener", "Quantity", "Shape", "TooManyReadings", "Trail", "add_fl
 
 METRIC_TWICE: Final = "metric_twice"
 MAX_UNIT_CHARACTERS: Final = 64
-"""What is longer is no unit; and one text of a message would be repeated in each of its readings."""
+"""Longer texts are not units; and one text of a message would be repeated in each of its readings."""
 _MAX_WORD: Final = 32
 _MAX_WORDS: Final = 1000
 TWICE_STEP: Final = 200_000
-"""Times the readings that a message may hold, an index still fits the 32 bits of the tables' column."""
+"""Multiplied by the most readings of a message, an index still fits the 32 bits of the tables' column."""
 
 Trail = tuple[Any, str | int] | str
-"""Where a value stands: its parent's trail and its key; text for the place where the walk began."""
+"""Place of a value: its parent's trail and its key; text for the place where the walk began."""
 
 
 class TooManyReadings(Exception):
     """A message would give more readings than the limit."""
 
     def __init__(self, limit: int) -> None:
-        """`limit` is told in the refusal."""
+        """Make the rejection, which names the limit."""
         super().__init__(limit)
         self.reject = Reject(Reason.TOO_LARGE, "$", "more readings", f"at most {limit} readings in a message")
 
 
 def trail_path(trail: Trail) -> str:
-    """The JSON path of a trail."""
+    """Return the JSON path of a trail."""
     keys: list[str | int] = []
     while not isinstance(trail, str):
         trail, key = trail
@@ -59,7 +59,7 @@ def trail_path(trail: Trail) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """Keys of inner objects that are one reading. `exact`: these keys and no other, and the unit is text."""
+    """Keys of inner objects that are one reading. `exact`: these keys and no others, and the unit is text."""
 
     value: str
     unit: str | None = None
@@ -72,10 +72,10 @@ class Quantity:
     quality: Quality | None = None
 
     def judge(self, body: dict[str, Any], root: object) -> str | Reject | None:
-        """A flag where the value is doubtful, a refusal (without its path) where status or quality say that it is none."""
+        """Return a flag if the value is doubtful, or a rejection (without its path) if status or quality call it bad."""
         found = next((code for path in self.status if type(code := path.look(body, body)) is int), 0)
         if self.status and found >= self.bad_from:
-            wanted = "a measurement: the status says that this is none"
+            wanted = "a measurement; the status says that this value is not one"
             return Reject(Reason.BAD_NUMBER, None, f"status {found}", wanted)
         if self.status and found >= self.uncertain_from:
             return UNCERTAIN
@@ -84,7 +84,7 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a case says about values, whatever their names."""
+    """Rules of a case for values, whatever their names."""
 
     quantity: Quantity = Quantity("value", "unit", exact=True)
     no_values: frozenset[str] = NO_VALUE
@@ -95,10 +95,10 @@ class Shape:
     units: Path | None = None
     units_leaf: str | None = None
     words: set[str] = field(default_factory=set, compare=False)
-    """Texts of letters alone that are values, as states are: they come again with every message. Bounded."""
+    """Texts of only letters that are values, like states: they recur with every message. Bounded."""
 
     def remember(self, text: str) -> None:
-        """Take a text that is a value among `words`, if it is one."""
+        """Add a text that is a value to `words`, if it is of that kind."""
         if len(text) <= _MAX_WORD and text.replace("_", "a").isalpha():
             if len(self.words) >= _MAX_WORDS:
                 self.words.clear()
@@ -106,7 +106,7 @@ class Shape:
 
 
 class Flattener:
-    """Collects the readings of one item. Nesting is bounded by the parser, so recursion is too."""
+    """Collector of the readings of one item. The parser bounds nesting, so it bounds recursion too."""
 
     __slots__ = (
         "_at",
@@ -136,7 +136,7 @@ class Flattener:
         index: int = 0,
         limit: int,
     ) -> None:
-        """`at` is the item's time, `trail` where its readings stand, `index` its place, `limit` the most it may give."""
+        """Take the item's time `at`, the `trail` of its readings, its place `index`, and `limit`, the most readings."""
         self._rules, self._shape, self._scope, self._clock = rules, shape, scope, clock
         self._at, self._base, self._index, self._limit = at, trail, index, limit
         self._times = None if shape.times is None else shape.times.look(scope.item, scope.root)
@@ -146,7 +146,7 @@ class Flattener:
         self.left_out: list[str] = []
 
     def members(self, body: dict[str, Any], name: str, trail: Trail, without: str | None = None) -> None:
-        """Each member of an object; `without` is the key that held the time.
+        """Read each member of an object; `without` is the key that held the time.
 
         Raises:
             TooManyReadings: the limit is passed.
@@ -170,7 +170,7 @@ class Flattener:
                 if value is not None and value != "":
                     self._leave_out(rule)
                 continue
-            # The usual reading costs no call of ours.
+            # The usual reading costs no function call.
             if usual and rule.plain and (kind is float or (kind is int and -EXACT <= value <= EXACT)):
                 unit = rule.unit if rule.unit_template is None else self._unit(rule, None)
                 readings.append(Reading(rule.name, float(value), None, unit, time_us, claimed_us, index))
@@ -183,7 +183,7 @@ class Flattener:
             raise TooManyReadings(self._limit)
 
     def walk(self, value: Any, flat: str, last: str, trail: Trail) -> None:
-        """Any value, named `flat`; `last` is its last key.
+        """Read any value, named `flat`; `last` is its last key.
 
         Raises:
             TooManyReadings: the limit is passed.
@@ -194,7 +194,7 @@ class Flattener:
         if not value or self._rules.skips(flat, last):
             return
         if len(flat) > MAX_METRIC_BYTES:
-            # Before expanding it: every name below would hold a copy of this one, and be refused all the same.
+            # Before expanding it: every name below would contain a copy of this one, and be rejected anyway.
             fault = metric_fault(flat) or ""
             self.rejects.append(Reject(Reason.OUT_OF_RANGE, trail_path(trail), show_value(flat), fault))
         elif isinstance(value, list):
@@ -203,7 +203,7 @@ class Flattener:
             self.members(value, flat, trail)
 
     def items(self, body: list[Any], flat: str, last: str, trail: Trail) -> None:
-        """Each item of an array.
+        """Read each item of an array.
 
         Raises:
             TooManyReadings: the limit is passed.
@@ -215,7 +215,7 @@ class Flattener:
         usual = flag is None and self._times is None and self._units is None
         for place, value in enumerate(body):
             name, kind = f"{flat}[{place}]", type(value)
-            # As in `members`; what comes for the first time takes the long way.
+            # As in `members`; new names take the slow path.
             if usual and (kind is float or (kind is int and -EXACT <= value <= EXACT)):
                 rule = known.get(name)
                 if rule is not None and rule.plain and not rule.skip:
@@ -227,7 +227,7 @@ class Flattener:
             raise TooManyReadings(self._limit)
 
     def _quantity(self, body: dict[str, Any], flat: str, last: str, trail: Trail) -> bool:
-        """Whether an object is one reading; then it is added."""
+        """Return whether an object is one reading; then it is added."""
         quantity = self._shape.quantity
         if quantity.value not in body:
             return False
@@ -282,7 +282,7 @@ class Flattener:
             self.readings.append(reading)
 
     def _leave_out(self, rule: Rule, *, chosen: bool = True) -> None:
-        """Count a field that is no reading; one that no selection chose is named if nothing else of the message is."""
+        """Count a field that is not a reading. One that no selection chose is named if the message gives no reading."""
         if not rule.hidden:
             rule.dropped += 1
             if not (rule.chosen and chosen):
@@ -307,7 +307,7 @@ class Flattener:
         return reading
 
     def _read_text(self, text: str, rule: Rule, unit: str | None) -> tuple[Any, str | None]:
-        """The value of a text field (None: it says that there is none) and its unit."""
+        """Return the value of a text field (None: it says that there is none) and its unit."""
         word = text.strip().lower()
         if word in self._shape.no_values or (rule.guess and is_blank(word)):
             return None, None
@@ -330,7 +330,7 @@ class Flattener:
         return (text if rule.text else None), unit
 
     def _unit(self, rule: Rule, given: str | None) -> str | None:
-        """The payload's own unit, else the rule's, else the one that stands elsewhere in the message."""
+        """Return the payload's own unit, else the rule's, else the one elsewhere in the message."""
         found = given or rule.unit
         if rule.unit_template is not None and found is None:
             found = rule.unit_template.fill(self._scope)
@@ -339,7 +339,7 @@ class Flattener:
         return (self._shape.unit_names.get(found, found) or None) if self._shape.unit_names else found
 
     def _own_time(self, trail: Trail) -> At | Reject:
-        """The value's time in the tree beside the readings, else the item's."""
+        """Return the value's time in the tree next to the readings, else the item's."""
         if self._times is None:
             return self._at
         keys = self._keys(trail)
@@ -352,14 +352,14 @@ class Flattener:
         return self._clock.read(claimed, self._shape.times_format, lambda: f"{times_at}.{where}")
 
     def _own_unit(self, trail: Trail) -> str | None:
-        """The value's unit in the tree of units."""
+        """Return the value's unit in the tree of units."""
         node, leaf = _at_keys(self._units, self._keys(trail)), self._shape.units_leaf
         if leaf is not None:
             node = node.get(leaf) if type(node) is dict else None
         return node if type(node) is str and node else None
 
     def _keys(self, trail: Trail) -> list[str | int]:
-        """Where a value is below the place where the walk began."""
+        """Return where a value is below the place where the walk began."""
         keys: list[str | int] = []
         while trail is not self._base and not isinstance(trail, str):
             trail, key = trail

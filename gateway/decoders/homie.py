@@ -1,11 +1,11 @@
-"""Homie 4 and 5: one value per topic; its unit and datatype stand on other topics and are remembered.
+"""Homie 4 and 5: one value per topic; its unit and datatype come on other topics and are remembered.
 
 Topics `homie/<device>/<node>/<property>` (4) and `homie/5/<device>/<node>/<property>` (5); the metric is `node/property`. Unit
 and datatype come from `…/<property>/$unit` and `$datatype` (4) or from the device's `$description` (5). Until they are known,
-a value is read like any plain text and has no unit. `$state` and other attributes, `set` and `$target` are no readings.
+a value is read like any plain text and has no unit. `$state` and other attributes, `set` and `$target` are not readings.
 
-What was told is remembered by the rules of gateway/decoders/told.py. Homie's messages have no times: where a restart
-leaves open whether a value was sent before or after a change of its unit, it has none and the flag `unit_uncertain`.
+Descriptions are remembered by the rules of gateway/decoders/told.py. Homie's messages have no times. If a restart leaves
+open whether a value was sent before or after a change of its unit, the value has no unit and the flag `unit_uncertain`.
 Source: Homie convention 4.0.0 and 5.0.0.
 """
 
@@ -38,7 +38,7 @@ _VALUE_SEGMENTS: Final = 3
 _SET_SEGMENTS: Final = 4
 _STATUS: Final = frozenset({"$state", "$alert", "$log", "$stats", "$online", "$broadcast"})
 _BY_OTHERS: Final = frozenset({"set", "$broadcast"})
-"""Topics to which controllers publish: no sign of life of a device."""
+"""Topics to which controllers publish: they do not show that a device is alive."""
 _TEXTS: Final = frozenset({"string", "enum", "color", "datetime", "duration", "json"})
 _INTEGER = re.compile(r"[+-]?\d{1,308}", re.ASCII)
 _FLOAT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
@@ -52,9 +52,9 @@ _decode = msgspec.msgpack.Decoder(dict[str, _Traits]).decode
 
 
 class _Address(NamedTuple):
-    """A topic of the convention, taken apart. `owner` is the topic of who tells units: a property (4), a device (5).
+    """Parts of a topic of the convention. `owner` is the topic that describes units: a property (4), a device (5).
 
-    `attribute` is what stands behind a `$` or is `set`; None for a value. `tells`: it tells units or datatypes.
+    `attribute` is the part after a `$`, or `set`; None for a value. `tells`: it describes units or datatypes.
     """
 
     device: str
@@ -66,7 +66,7 @@ class _Address(NamedTuple):
 
 @remember_topics
 def _read_topic(topic: str) -> _Address | None:
-    """None where no part of the convention has such topics."""
+    """Return the parts of a topic; None if the convention has no such topic."""
     parts = topic.split("/")
     base = parts.index("homie") if "homie" in parts else 0
     version_5 = parts[base + 1 : base + 2] == [_VERSION_5]
@@ -85,7 +85,7 @@ def _read_topic(topic: str) -> _Address | None:
 
 
 class HomieDecoder:
-    """One gateway's Homie decoder; see `Decoder`. Called in receive order."""
+    """Homie decoder of one gateway; see `Decoder`. Called in receive order."""
 
     def __init__(self, state: DecoderState) -> None:
         self._memory = Memory(state)
@@ -99,7 +99,7 @@ class HomieDecoder:
         if where is None:
             wanted = "homie/<device>/<node>/<property> or homie/5/<device>/<node>/<property>, or an attribute of one"
             return Reject(Reason.UNDECODED, "topic", show(match.topic), wanted)
-        # A route without a device of its own gives all of the topic but its last segment: here that is no device.
+        # A route without its own device gives the topic without its last segment: that is not a device here.
         device = where.device if match.device == match.topic.rpartition("/")[0] else match.device
         if len(payload) > limits.max_payload_bytes:
             wanted = f"at most {limits.max_payload_bytes} bytes"
@@ -112,7 +112,7 @@ class HomieDecoder:
         return self._read_value(payload, where, device, match)
 
     def _learn(self, payload: bytes, where: _Address, limits: GatewaySettings) -> Reject | None:
-        """Remember what this attribute tells, where it tells a unit or datatype; returns why it cannot be read."""
+        """Remember the unit or datatype in this attribute; returns why it cannot be read."""
         if not where.tells:
             return None
         is_description = where.attribute == "$description"
@@ -123,7 +123,7 @@ class HomieDecoder:
             return None
         wanted = (
             f"a description of at most {MAX_VALUE_BYTES} bytes on a topic of at most {MAX_KEY_CHARACTERS} characters, and "
-            "room among what all devices told"
+            "free space in the remembered state of all devices"
         )
         return Reject(Reason.TOO_LARGE, "$", f"{len(told)} properties", wanted)
 
@@ -145,7 +145,7 @@ class HomieDecoder:
         known = {self._traits.read(content).get(where.metric, _UNKNOWN) for content in contents}
         unit, datatype = known.pop() if len(known) == 1 else _UNKNOWN
         flags = [UNIT_UNCERTAIN] if known else None
-        # Homie writes an empty text as one NUL, since a message without bytes deletes what is retained.
+        # Homie writes an empty text as one NUL, because a message without bytes deletes a retained one.
         if text in ("", "\0") or (datatype not in _TEXTS and text.lower() in NO_VALUE):
             return Ignored(IgnoredReason.NO_VALUE, device)
         value, named = _read_as(datatype, text)
@@ -172,7 +172,7 @@ def _ignored_as(attribute: str) -> IgnoredReason:
 
 
 def _unpack(content: bytes) -> dict[str, _Traits]:
-    """Traits by metric; none where the bytes are none of ours."""
+    """Return traits by metric; none if the bytes are not ours."""
     try:
         return _decode(content)
     except msgspec.MsgspecError:
@@ -188,7 +188,7 @@ def _read_text(payload: bytes) -> str | Reject:
 
 
 def _read_as(datatype: str | None, text: str) -> tuple[float | int | bool | str | Reject, str | None]:
-    """The value by its datatype, and a unit where the text itself names one (looked for only without a datatype)."""
+    """Return the value by its datatype, and a unit that the text itself names (looked for only without a datatype)."""
     if datatype in _TEXTS:
         return text, None
     read = _READ_AS.get(datatype or "")
@@ -222,7 +222,7 @@ _READ_AS: Final[dict[str, Callable[[str], float | int | bool | Reject]]] = {
 
 
 def _read_description(payload: bytes, limits: GatewaySettings) -> dict[str, _Traits] | Reject:
-    """Unit and datatype of each property that has one of them."""
+    """Return unit and datatype of each property that has one of them."""
     document = parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
     if isinstance(document, Reject):
         return document
@@ -247,5 +247,5 @@ def _members(value: object) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _word(value: object) -> str | None:
-    """A unit or a datatype; what is none of them is as if it were not there."""
+    """Return a unit or a datatype; None for anything else."""
     return value if isinstance(value, str) and 0 < len(value) <= _MAX_WORD_BYTES else None

@@ -1,4 +1,4 @@
-"""gzip, unpacked within a bound: a small message must not become a large one."""
+"""gzip, decompressed within a bound: a small message must not become a large one."""
 
 import zlib
 from typing import Final
@@ -13,12 +13,12 @@ _GZIP_ONLY: Final = 16 + zlib.MAX_WBITS
 
 
 def is_gzip(payload: bytes) -> bool:
-    """Whether this begins as gzip does (RFC 1952); no protobuf message does: its first field would be of wire type 7."""
+    """Return whether this begins like gzip (RFC 1952); no protobuf message does: its first field would be of wire type 7."""
     return payload.startswith(_MAGIC)
 
 
 def inflate(payload: bytes, max_bytes: int) -> bytes | Reject:
-    """The one member's content, at most `max_bytes` of it ever held; its checksum is checked."""
+    """Return the content of the one member, at most `max_bytes` of it ever held; its checksum is checked."""
     unpacker = zlib.decompressobj(_GZIP_ONLY)
     try:
         content = unpacker.decompress(payload, max_bytes + 1)
@@ -27,6 +27,6 @@ def inflate(payload: bytes, max_bytes: int) -> bytes | Reject:
     if len(content) > max_bytes:
         return Reject(Reason.TOO_LARGE, got=f"gzip of more than {max_bytes} bytes", wanted=f"at most {max_bytes} bytes")
     if not unpacker.eof or unpacker.unused_data:
-        got = "gzip that is cut off" if not unpacker.eof else "bytes behind the gzip data's end"
+        got = "gzip that is cut off" if not unpacker.eof else "bytes after the end of the gzip data"
         return Reject(Reason.UNDECODED, got=got, wanted="whole gzip data")
     return content

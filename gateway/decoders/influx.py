@@ -1,7 +1,7 @@
-"""Influx line protocol: lines of text to a document of the shape of Telegraf's JSON, which a mapping then reads.
+"""Influx line protocol: lines of text to a document in the shape of Telegraf's JSON, which a mapping then reads.
 
-`{"metrics": [{"name", "tags": {}, "fields": {}, "timestamp"}]}`. A line that cannot be read stands in it as a `Reject`,
-so that it costs itself. Which tag is the device, and what metrics are called, is the mapping's (presets/influx.toml).
+`{"metrics": [{"name", "tags": {}, "fields": {}, "timestamp"}]}`. A line that cannot be read is in it as a `Reject`, so
+only that line is lost. The mapping decides which tag is the device and how metrics are named (presets/influx.toml).
 Source: InfluxData, "Line protocol" (v1 and v2 agree).
 """
 
@@ -15,7 +15,7 @@ from ingest.contract.reasons import Reason
 
 __all__ = ["parse_influx"]
 
-# Possessive (++), so that text which does not fit is given up at once. A backslash takes the next character along.
+# Possessive (++), so that text that does not match fails at once. A backslash includes the next character.
 _HEAD = re.compile(r"(?:[^ \t\r\n\\]|\\[^\n])++")
 _MEASUREMENT = re.compile(r"(?:[^, \t\r\n\\]|\\[^\n])++")
 _KEY: Final = r"((?:[^,= \t\r\n\\]|\\[^\n])++)="
@@ -42,14 +42,14 @@ _RANGES: Final = {"i": (-(2**63), 2**63), "u": (0, 2**64)}
 _MAX_SERIES: Final = 10_000
 _MAX_SERIES_CHARACTERS: Final = 300
 _series: dict[str, tuple[str, dict[str, str]]] = {}
-"""Measurement and tags as they stand in a line, and read: the same come with every message. Bounded; never changed."""
+"""Measurement and tags of a line, as text and parsed: the same recur with every message. Bounded; never changed."""
 _TOLD: Final = 100
-"""Lines whose fault is told in words; telling takes longer than reading, and nobody reads more."""
-_FAULT: Final = Reject(Reason.UNDECODED, None, "one more line like those before", "line protocol")
+"""Most lines whose fault is described; a description takes longer than reading, and nobody reads more."""
+_FAULT: Final = Reject(Reason.UNDECODED, None, "one more line that cannot be read", "line protocol")
 
 
 class _BadLine(ValueError):
-    """The line is none: where, and what was wanted."""
+    """The line is not valid: where, and what was wanted."""
 
     def __init__(self, at: int, wanted: str) -> None:
         super().__init__(at, wanted)
@@ -61,7 +61,7 @@ class _TooMany(ValueError):
 
 
 def parse_influx(payload: bytes, *, max_bytes: int, max_readings: int) -> Document | Reject:
-    """All lines of one message; comments and empty lines are skipped. Never raises; a field twice: the last wins."""
+    """Parse all lines of one message; comments and empty lines are skipped. Never raises. Of a repeated field the last wins."""
     if len(payload) > max_bytes:
         return Reject(Reason.TOO_LARGE, got=f"{len(payload)} bytes", wanted=f"at most {max_bytes} bytes")
     try:
@@ -78,7 +78,7 @@ def parse_influx(payload: bytes, *, max_bytes: int, max_readings: int) -> Docume
 
 
 class _Reader:
-    """A text of lines; the methods take the place to read from and return the one behind."""
+    """Reader of lines of text; the methods take the place to read from and return the next one."""
 
     __slots__ = ("_left", "_text", "field_twice")
 
@@ -86,7 +86,7 @@ class _Reader:
         self._text, self._left, self.field_twice = text, max_readings, False
 
     def read(self) -> list[Any]:
-        """Every line, as an object or as why it is none."""
+        """Return every line, as an object or as a rejection."""
         lines: list[Any] = []
         faults = 0
         at = _past(_SKIPPED, self._text, 0)
@@ -97,7 +97,7 @@ class _Reader:
             except _BadLine as bad:
                 faults += 1
                 lines.append(self._fault(bad) if faults <= _TOLD else _FAULT)
-                # From the next line on: a quote that is missing must not cost the lines behind it.
+                # Continue at the next line: a missing quote must not spoil the lines after it.
                 end = _past(_REST, self._text, at)
                 self._spend(1)
             at = _past(_SKIPPED, self._text, end)
@@ -136,7 +136,7 @@ class _Reader:
         return line, end.end()
 
     def _series(self, start: int) -> tuple[tuple[str, dict[str, str]], int]:
-        """Measurement and tags."""
+        """Read measurement and tags."""
         found = _MEASUREMENT.match(self._text, start)
         if found is None:
             raise _BadLine(start, "a measurement")
@@ -181,7 +181,7 @@ def _past(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _read_value(text: str) -> float | int | bool | BadNumber:
-    """A field's value that is no text. One that is none of the types spoils only its field."""
+    """Return a field's value that is not text. One of an unknown type spoils only its field."""
     if text in _BOOLEANS:
         return _BOOLEANS[text]
     if len(text) <= _MAX_NUMBER:

@@ -1,9 +1,9 @@
-"""Generic JSON behind a route: any document, flattened by the rule of `flatten`, under the mapping that says nothing.
+"""Generic JSON of a route: any document, flattened by the rule of `flatten`, under the empty mapping.
 
-A top-level scalar is named by the topic's last segment, so are the scalars of a top-level array: `samples[0]`. An
-object inside a top-level array is an item of a batch: it has a time of its own, and its position is the readings' index.
-The first of the route's `time` keys that an object has is its time, and no metric; without them a usual name that holds a
-time counts. What has times of its own inside the document is read at those, or refused: see `sampled`.
+The topic's last segment names a top-level scalar, and the scalars of a top-level array: `samples[0]`. An object inside a
+top-level array is an item of a batch: it has its own time, and its position is the readings' index. The first of the
+route's `time` keys that an object has is its time, and not a metric; without them a usual name with a time counts. Parts
+of the document with their own times are read at those times, or rejected: see `sampled`.
 """
 
 from gateway.decoders.mapping import CompiledMapping
@@ -15,7 +15,7 @@ __all__ = ["decode_json", "generic_mapping"]
 
 
 def generic_mapping(units: dict[str, str], numeric_text: tuple[str, ...] = ("*",)) -> CompiledMapping:
-    """The mapping that only knows a route's units, and in which text fields numbers may stand."""
+    """Return the mapping that knows only a route's units, and in which text fields may hold numbers."""
     return CompiledMapping(MappingSettings(guess_numbers=numeric_text), units=units)
 
 

@@ -32,12 +32,12 @@ from ingest.contract.reasons import Reason
 __all__ = ["decode_kura"]
 
 BODY_NOT_READ: Final = "body_not_read"
-"""The message holds metrics, and beside them bytes whose meaning only its application knows."""
+"""The message holds metrics, and also bytes whose meaning only its application knows."""
 _TIMESTAMP, _POSITION, _METRIC, _BODY = 1, 2, 5000, 5001
 _PAYLOAD_FIELDS: Final = frozenset({_TIMESTAMP, _POSITION, _METRIC, _BODY})
 _NAME, _TYPE = 1, 2
 _MAX_FIELDS: Final = 100
-"""Of a metric, of a position, and of a payload beside its metrics."""
+"""Most fields of a metric, of a position, and of a payload besides its metrics."""
 _Value = float | int | bool | str
 _TYPES: Final[dict[int, tuple[int, Callable[[Field], _Value]]]] = {
     0: (3, as_double),
@@ -48,7 +48,7 @@ _TYPES: Final[dict[int, tuple[int, Callable[[Field], _Value]]]] = {
     5: (8, as_text),
     6: (9, lambda field: base64.b64encode(as_bytes(field)).decode("ascii")),
 }
-"""ValueType to the number of its field, and how that is read; bytes become base64 text."""
+"""ValueType to the number of its field, and the function that reads it; bytes become base64 text."""
 _PLACE: Final[dict[int, tuple[str, str | None, Callable[[Field], _Value]]]] = {
     1: ("latitude", "°", as_double),
     2: ("longitude", "°", as_double),
@@ -80,7 +80,7 @@ def _read_payload(content: bytes, match: RouteMatch, limits: GatewaySettings, re
     for field in _few_fields(content, limits.max_readings_per_message + _MAX_FIELDS):
         known = known or field[0] in _PAYLOAD_FIELDS
         if field[0] == _TIMESTAMP:
-            # 0 is what an unset clock leaves.
+            # 0 comes from an unset clock.
             time_us = as_int(field) * 1000 or None
         elif field[0] == _POSITION:
             position = as_bytes(field)
@@ -93,7 +93,7 @@ def _read_payload(content: bytes, match: RouteMatch, limits: GatewaySettings, re
     if not known:
         return Reject(Reason.UNDECODED, got="none of Kura's fields", wanted="a Kura payload in protobuf")
     if body and not metrics:
-        return Reject(Reason.UNDECODED, "body", "bytes without metrics", "metrics: what the body means is not known")
+        return Reject(Reason.UNDECODED, "body", "bytes without metrics", "metrics: the meaning of the body is unknown")
     refused = time_us and plausible(time_us, received_us, limits.max_future_seconds, "timestamp")
     if refused:
         return refused
@@ -106,7 +106,7 @@ def _read_payload(content: bytes, match: RouteMatch, limits: GatewaySettings, re
 
 
 def _few_fields(data: bytes, most: int) -> Iterator[Field]:
-    """The fields, of which there are few in what Kura writes; else they would cost more time than a message may."""
+    """Yield the fields, of which Kura writes few; more would cost more time than a message may."""
     for count, field in enumerate(read_fields(data)):
         if count >= most:
             message = f"more than {most} fields"
@@ -115,7 +115,7 @@ def _few_fields(data: bytes, most: int) -> Iterator[Field]:
 
 
 class _Readings:
-    """The readings of one message; a fault of one metric costs that metric."""
+    """Readings of one message; a fault of one metric affects only that metric."""
 
     def __init__(self, match: RouteMatch, time_us: int | None, flags: list[str] | None) -> None:
         self.decoded = Decoded(match.device, [], [], flags, match.tags, None, None, [])
@@ -141,7 +141,7 @@ class _Readings:
             self._refuse(Reason.UNDECODED, path, show(str(error)), "a KuraMetric in protobuf")
 
     def add_position(self, content: bytes) -> None:
-        """Add what the `KuraPosition` holds."""
+        """Add the content of the `KuraPosition`."""
         fields = {each[0]: each for each in _few_fields(content, _MAX_FIELDS)}
         for number, (name, unit, read) in _PLACE.items():
             if number in fields:

@@ -1,7 +1,7 @@
-"""The mapping engine: a JSON format written as data becomes a decoder. What can be said: see `mapping_settings`.
+"""Mapping engine: a JSON format described as data becomes a decoder. For the language see `mapping_settings`.
 
 A mapping is compiled once per route and only followed afterwards: what to do with a metric's name is decided when the
-name comes for the first time. Generic JSON is the mapping that says nothing.
+name first comes. Generic JSON is the empty mapping.
 """
 
 import copy
@@ -27,11 +27,11 @@ from ingest.contract.reasons import Reason
 __all__ = ["BadPath", "CompiledMapping", "case_settings"]
 
 _OWN: Final = frozenset({"when", "ignore", "refuse", "wanted"})
-"""What a case says for itself: a mapping that ignores what no case takes may have cases that do not."""
+"""Settings that a case does not inherit: a mapping that ignores other messages may have cases that do not."""
 
 
 class CompiledMapping:
-    """A decoder (see `Decoder`); also in two steps, for documents that are parsed already."""
+    """Decoder of a mapping (see `Decoder`); also in two steps, for documents that are parsed already."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class CompiledMapping:
     ) -> None:
         """Compile for one route: `segments` are the named ones of its filter, `units` its own, which win.
 
-        `vendors` are those whose rules a mapping may name.
+        `vendors` are those that a mapping may name.
 
         Raises:
             BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
@@ -58,13 +58,13 @@ class CompiledMapping:
         self._own, *self._cases = [Case(case, named, units or {}, vendors) for case in case_settings(settings)]
 
     def fresh(self) -> "CompiledMapping":
-        """The same mapping for another gateway, which counts from zero; compiling takes twenty times as long."""
+        """Return the same mapping for another gateway, which counts from zero; compiling takes twenty times as long."""
         other = copy.copy(self)
         other._own, other._cases = self._own.fresh(), [case.fresh() for case in self._cases]
         return other
 
     def left_out(self) -> dict[str, int]:
-        """How often each field was left out, of all cases together."""
+        """Return how often each field was left out, over all cases."""
         found: Counter[str] = Counter()
         for case in (self._own, *self._cases):
             for names in (case.names, *(vendor.names for vendor in case.vendors)):
@@ -72,7 +72,7 @@ class CompiledMapping:
         return dict(found)
 
     def __call__(self, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
-        """Decode one message; where the mapping's `when` does not hold, it is a dead letter `no_route`."""
+        """Decode one message; if the mapping's `when` does not hold, it is a dead letter `no_route`."""
         document = self.parse(payload, limits)
         if isinstance(document, Reject):
             return document
@@ -81,7 +81,7 @@ class CompiledMapping:
         return self.read(document, payload, match, limits, received_us)
 
     def parse(self, payload: bytes, limits: GatewaySettings) -> Document | Reject:
-        """The message as a document; the same for all mappings of one `format`."""
+        """Return the message as a document; the same for all mappings of one `format`."""
         return self._reader.parse(payload, limits)
 
     def read(
@@ -103,13 +103,13 @@ class CompiledMapping:
 
 
 def case_settings(settings: MappingSettings) -> list[CaseSettings]:
-    """What holds where no case does, and each case with what it inherits from its mapping."""
+    """Return the settings that apply if no case does, and each case with what it inherits from its mapping."""
     own = CaseSettings(**{name: getattr(settings, name) for name in CaseSettings.model_fields if name != "when"})
     return [own, *(_inherit(settings, case) for case in settings.cases)]
 
 
 def _inherit(mapping: MappingSettings, case: CaseSettings) -> CaseSettings:
-    """What a case names, over what its mapping names."""
+    """Return the settings of a case over those of its mapping."""
     given = {name: getattr(case, name) for name in case.model_fields_set}
     base = {name: getattr(mapping, name) for name in CaseSettings.model_fields if name not in _OWN}
     return CaseSettings(**inherit(base, given))
@@ -120,6 +120,7 @@ def _check_lists(settings: MappingSettings) -> None:
         value = getattr(settings, name)
         if isinstance(value, tuple) and INHERITED in value:
             message = (
-                f'"{INHERITED}" in {name} is for what a mapping inherits: name that one in `extends`, and write it once'
+                f'"{INHERITED}" in {name} stands for inherited entries: name the mapping in `extends`, '
+                f'and write "{INHERITED}" only once'
             )
             raise BadPath(message)

@@ -22,7 +22,7 @@ __all__ = ["Case"]
 
 
 class Case:
-    """Everything that `read_case` follows; the attributes are the settings' fields, parsed."""
+    """Settings of a case, parsed, for `read_case`; the attributes are the settings' fields."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Case:
         units: Mapping[str, str],
         vendors: Mapping[str, VendorSettings] | None = None,
     ) -> None:
-        """Compile for a route that names `segments` and `units`; `vendors` are those that there are.
+        """Compile for a route that names `segments` and `units`; `vendors` are the existing ones.
 
         Raises:
             BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
@@ -94,14 +94,14 @@ class Case:
                 _check(template, segments, "prefix or rename")
 
     def fresh(self) -> "Case":
-        """The same case for another gateway: see `Names.fresh`."""
+        """Return the same case for another gateway: see `Names.fresh`."""
         other = copy.copy(self)
         other.names = self.names.fresh()
         other.vendors = Vendors([vendor.fresh() for vendor in self.vendors])
         return other
 
     def _hidden(self, settings: CaseSettings) -> list[str]:
-        """Flat names of the fields that say who, when and which: no readings."""
+        """Return flat names of fields with device, time or identity: they are not readings."""
         texts = [*settings.rename.values(), settings.prefix, *settings.units.values()]
         templates = [
             *self.device,
@@ -125,7 +125,7 @@ class Case:
         return hidden + [_flat(rest) for rest in self._inner_items()]
 
     def _inner_items(self) -> list[tuple[Any, ...]]:
-        """Where items are inside other items: what is read there is not read twice."""
+        """Return where items are inside other items, so that nothing is read twice."""
         pairs = [(a.steps, b.steps) for a in self.items for b in self.items if a.steps == b.steps[: len(a.steps)]]
         rests = [takewhile(lambda step: step not in (EACH_ITEM, EACH_MEMBER), b[len(a) :]) for a, b in pairs]
         return [rest for rest in map(tuple, rests) if rest]
@@ -138,7 +138,7 @@ def _vendor(settings: VendorSettings, case: CaseSettings, units: Mapping[str, st
 
 
 def _identities(settings: CaseSettings, segments: frozenset[str]) -> list[Template]:
-    """Those of the device first; one of them, or of a telegram, is over the air."""
+    """Return the templates of identities, those of the device first; one of them, or of a telegram, is over the air."""
     frames = _usable(settings.frame_id, segments, "frame_id")
     found = [*frames, *_usable(settings.message_id, segments, "message_id")]
     for template in found:
@@ -147,7 +147,7 @@ def _identities(settings: CaseSettings, segments: frozenset[str]) -> list[Templa
 
 
 def _from(path: Path, whole: bool) -> tuple[str, tuple[Any, ...]]:
-    """Where a path leads; the item may be the whole message."""
+    """Return where a path leads; the item may be the whole message."""
     return "around" if path.around else "message" if path.absolute or whole else "item", path.steps
 
 
@@ -186,7 +186,7 @@ def _shape(settings: CaseSettings) -> Shape:
 
 
 def _usable(texts: Iterable[str], segments: frozenset[str], what: str) -> list[Template]:
-    """The templates whose segments the filter names."""
+    """Return the templates whose segments the filter names."""
     templates = [Template(text) for text in texts]
     usable = [template for template in templates if segments.issuperset(template.segments)]
     if templates and not usable:
@@ -197,5 +197,7 @@ def _usable(texts: Iterable[str], segments: frozenset[str], what: str) -> list[T
 def _check(template: Template, segments: frozenset[str], what: str) -> None:
     missing = sorted(set(template.segments) - segments)
     if missing:
-        message = f"{what} {template.text!r} needs the segment {{{missing[0]}}}, which the route's filter does not name"
+        message = (
+            f"{what} {template.text!r} needs the segment {{{missing[0]}}}, but the route's filter does not name it"
+        )
         raise BadPath(message)

@@ -1,4 +1,4 @@
-"""Columns: an object of arrays becomes an array of rows, so that each row has its time and its place.
+"""Columns: an object of arrays becomes an array of rows, so that each row has its own time and place.
 
 `{"time": [0, 5], "t": [20.5, 21]}` becomes `{"rows": [{"time": 0, "t": 20.5}, {"time": 5, "t": 21}]}`.
 """
@@ -18,14 +18,14 @@ ROWS: Final = "rows"
 
 
 class Pivot:
-    """How arrays become rows."""
+    """Rule by which arrays become rows."""
 
     def __init__(self, settings: FormatSettings) -> None:
         self._named = [str(name).removesuffix("?") for name in settings.columns]
         self._by = settings.by
 
     def read(self, value: object, limit: int) -> Document | Reject | None:
-        """The object with its rows; None where it has no column."""
+        """Return the object with its rows; None if it has no column."""
         if type(value) is not dict:
             return None
         columns = {name: body for name, body in value.items() if type(body) is list and self._is_column(name)}
@@ -43,9 +43,9 @@ class Pivot:
                 for row, cell in zip(rows, body, strict=True):
                     row[name] = cell
             elif rows:
-                # Nobody knows which rows its values are of: refused once, where it would begin.
+                # The rows of its values are unknown: reject it once, at its beginning.
                 rows[0][name] = Reject(
-                    Reason.UNDECODED, None, show_value(body), f"an array of {count} items as in the others"
+                    Reason.UNDECODED, None, show_value(body), f"an array of {count} items, like the others"
                 )
         rest = {name: body for name, body in value.items() if name not in columns}
         return Document({**rest, ROWS: rows})
@@ -64,5 +64,5 @@ class Pivot:
         lengths = Counter(map(len, columns.values()))
         if len(lengths) > 1:
             got = "arrays of " + ", ".join(map(str, sorted(lengths)[:10])) + " items"
-            return Reject(Reason.UNDECODED, None, got, "columns of one length, or `by` for the one that counts")
+            return Reject(Reason.UNDECODED, None, got, "columns of one length, or `by` with the column that counts")
         return next(iter(lengths))

@@ -1,4 +1,4 @@
-"""Whether a message is of the shape that a mapping, or one of its cases, asks for."""
+"""Conditions on the shape of a message, of a mapping or one of its cases."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -10,7 +10,7 @@ __all__ = ["Conditions", "as_text"]
 
 
 class Conditions:
-    """All of these paths hold what they must."""
+    """Set of conditions: each path must hold its value."""
 
     __slots__ = ("_members", "_tests", "texts")
 
@@ -25,7 +25,7 @@ class Conditions:
             (parse_path(path), value if isinstance(value, bool) else glob(value)) for path, value in wanted.items()
         ]
 
-        # The usual condition, that a member is there or not, costs no call.
+        # The usual condition, that a member is present or absent, costs no call.
         plain = [
             len(path.steps) == 1 and type(path.steps[0]) is str and isinstance(test, bool) for path, test in self._tests
         ]
@@ -33,7 +33,7 @@ class Conditions:
         self._tests = [pair for pair, one in zip(self._tests, plain, strict=True) if not one]
 
     def hold(self, root: object) -> bool:
-        """Whether they do for this message."""
+        """Return whether all hold for this message."""
         if type(root) is dict:
             for name, wanted in self._members:
                 if (root.get(name) is not None) is not wanted:
@@ -51,7 +51,7 @@ class Conditions:
 
 
 def as_text(value: object) -> str:
-    """A value as a glob sees it."""
+    """Return a value as a glob sees it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict | list):

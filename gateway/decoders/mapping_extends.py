@@ -1,8 +1,8 @@
 """Variants: `extends = "rtl_433"` is that mapping with changes.
 
-What the variant names wins. Tables (`units`, `rename`, `errors`, `inside` …) are joined, the variant's entries first. A
-list replaces the inherited one; where it holds `"..."`, the inherited entries take that place. `cases` of the variant come
-before the inherited ones. Tables that are one rule (`quantity`, `quality`, `time_offset` …) replace it as a whole.
+Settings of the variant win. Tables (`units`, `rename`, `errors`, `inside` …) are joined, the variant's entries first. A
+list replaces the inherited one; `"..."` in a list stands for the inherited entries. `cases` of the variant come before the
+inherited ones. Tables that are one rule (`quantity`, `quality`, `time_offset` …) replace the inherited table as a whole.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _JOINED: Final = ("when", "inside", "numbers", "units", "unit_names", "errors", 
 
 
 def inherit(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by name: those given, over those inherited."""
+    """Return settings by name: the given ones, over the inherited ones."""
     joined = dict(base)
     for name, value in given.items():
         below = base.get(name)
@@ -32,7 +32,7 @@ def inherit(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
 
 
 def extend(base: MappingSettings, variant: MappingSettings) -> MappingSettings:
-    """One mapping with the changes of another; what `base` itself extends is still to do."""
+    """Return one mapping with the changes of another; what `base` itself extends is still to be followed."""
     given, below = _set(variant), _set(base)
     given.pop("extends", None)
     if "cases" in given:
@@ -41,7 +41,7 @@ def extend(base: MappingSettings, variant: MappingSettings) -> MappingSettings:
 
 
 def follow(name: str, settings: MappingSettings, known: Mapping[str, MappingSettings]) -> MappingSettings:
-    """The mapping with what it extends, as far as `known` has it. One that extends its own name means another's.
+    """Return the mapping with what it extends, as far as `known` has it. One that extends its own name means another's.
 
     Raises:
         ValueError: mappings extend each other.
@@ -49,7 +49,7 @@ def follow(name: str, settings: MappingSettings, known: Mapping[str, MappingSett
     way = [name]
     while (wanted := settings.extends) is not None and wanted in known and wanted != way[-1]:
         if wanted in way:
-            message = f"mappings extend each other: {' -> '.join([*way, wanted])}; take one `extends` away"
+            message = f"mappings extend each other: {' -> '.join([*way, wanted])}; remove one `extends`"
             raise ValueError(message)
         way.append(wanted)
         settings = extend(known[wanted], settings)

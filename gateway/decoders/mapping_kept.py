@@ -1,4 +1,4 @@
-"""A message of which a mapping keeps nothing though it has fields: refused, with what was there and what was wanted."""
+"""Rejection of a message whose fields a mapping drops entirely: with its fields and the wanted ones."""
 
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -13,11 +13,11 @@ __all__ = ["is_there", "nothing_kept"]
 
 _SHOWN: Final = 8
 _MOST: Final = 2000
-"""Fields that are looked at."""
+"""Most fields that are examined."""
 
 
 def is_there(path: Path, value: Any) -> bool:
-    """Whether a path leads somewhere, also to null or to an empty array: then the message says that it has nothing."""
+    """Return whether a path leads somewhere, also to null or an empty array: then the message says that it has nothing."""
     for step in path.steps:
         if value is None:
             return True
@@ -37,14 +37,14 @@ def is_there(path: Path, value: Any) -> bool:
 def nothing_kept(
     left_out: list[str], root: Any, missed: list[str], keep: tuple[str, ...], hides: Callable[[str], bool]
 ) -> Reject | None:
-    """Why a message without readings is a dead letter; None where it has nothing that could be kept.
+    """Return why a message without readings is a dead letter; None if it has nothing that could be kept.
 
     Args:
         left_out: fields that no pattern chose.
         root: the whole message.
         missed: paths of the mapping that lead nowhere.
         keep: patterns of the fields that are kept.
-        hides: whether a field says who, when or which.
+        hides: whether a field holds device, time or identity.
     """
     there = list(dict.fromkeys(left_out))
     wanted = f"a field that the mapping keeps: {', '.join(keep)}" if keep else "a field that the mapping keeps"
@@ -59,7 +59,7 @@ def nothing_kept(
 
 
 def _leaves(value: Any, name: str) -> Iterator[str]:
-    """Names of the fields that hold a value. Nesting is bounded by the parser."""
+    """Yield the names of the fields that hold a value. The parser bounds nesting."""
     if type(value) is dict:
         for key, inner in value.items():
             yield from _leaves(inner, f"{name}.{key}"[:200] if name else key[:200])

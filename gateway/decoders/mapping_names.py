@@ -1,4 +1,4 @@
-"""What a mapping makes of each metric name: skipped, renamed, its unit, its error codes. Decided once per name."""
+"""Rules of a mapping for each metric name: skipped, renamed, its unit, its error codes. Decided once per name."""
 
 import copy
 import re
@@ -18,18 +18,18 @@ __all__ = ["AnyOf", "Names", "Patterns", "Rule", "Rules"]
 
 _MAX_NAMES: Final = 10_000
 _MAX_CONTEXTS: Final = 10_000
-"""Prefixes of one case; what comes beyond is decided each time."""
+"""Most remembered prefixes of one case; further ones are decided each time."""
 _MAX_DROPPED: Final = 1000
 _MAX_HELD: Final = 100_000
-"""Verdicts of all mappings together, some 50 MB at worst; then all are forgotten, and made anew as names come."""
+"""Most verdicts of all mappings together, some 50 MB at worst; then all are forgotten, and made again as names come."""
 
 
 class Rule(msgspec.Struct, gc=False):
-    """The verdict on one metric name. `plain`: numbers are kept as they are, under `name` and the unit.
+    """Verdict on one metric name. `plain`: numbers are kept unchanged, under `name` and the unit.
 
-    `plain_words`: so are booleans and words, and they have no unit.
-    `chosen` is False where a selection (`keep`, `text`) leaves the field out that no `skip` names; `dropped` counts what is left
-    out, but for fields that say who, when and which.
+    `plain_words`: the same for booleans and words, which have no unit.
+    `chosen` is False if a selection (`keep`, `text`) leaves the field out and no `skip` names it. `dropped` counts left out
+    fields, except those with device, time or identity.
     """
 
     name: str
@@ -50,12 +50,12 @@ class Rule(msgspec.Struct, gc=False):
 
 
 class Patterns:
-    """Patterns to what they stand for; the first that matches the final name or the last key counts."""
+    """Patterns and their values; the first that matches the final name or the last key counts."""
 
     __slots__ = ("_exact", "_last", "_whole")
 
     def __init__(self, pairs: Iterable[tuple[str, Any]]) -> None:
-        """In the order in which they are tried."""
+        """Take the pairs in the order in which they are tried."""
         placed = [(pattern, (place, value)) for place, (pattern, value) in enumerate(pairs)]
         self._exact: dict[str, tuple[int, Any]] = {}
         for pattern, hit in placed:
@@ -65,14 +65,14 @@ class Patterns:
         self._last = _Globs([pair for pair in placed if is_glob(pair[0]) and "." not in pair[0]])
 
     def find(self, name: str, last: str) -> Any:
-        """What the first pattern that matches stands for, None where none does."""
+        """Return the value of the first pattern that matches, None if none does."""
         found = (self._exact.get(name), self._exact.get(last), self._whole.find(name), self._last.find(last))
         hits = [hit for hit in found if hit is not None]
         return min(hits, key=_place)[1] if hits else None
 
 
 def _first(patterns: Patterns, name: str, last: str, old: tuple[str, str]) -> Any:
-    """What stands for the new name of a field, else for its old one."""
+    """Return the value for the new name of a field, else for its old one."""
     found = patterns.find(name, last)
     return found if found is not None or old == (name, last) else patterns.find(*old)
 
@@ -82,7 +82,7 @@ def _place(hit: tuple[int, Any]) -> int:
 
 
 class _Globs:
-    """Globs as one regular expression: which of them matched is the number of its group."""
+    """Globs as one regular expression: the number of the group says which of them matched."""
 
     __slots__ = ("_any", "_hits")
 
@@ -96,7 +96,7 @@ class _Globs:
 
 
 class AnyOf:
-    """Whether any of the patterns matches; false where there are none."""
+    """Test whether any of the patterns matches; false if there are none."""
 
     __slots__ = ("_all", "_exact", "_last", "_whole")
 
@@ -110,7 +110,7 @@ class AnyOf:
         return bool(self._exact or self._whole or self._last)
 
     def __call__(self, name: str, last: str) -> bool:
-        """Whether one matches this name, or its last key."""
+        """Return whether one matches this name, or its last key."""
         if self._all or name in self._exact or last in self._exact:
             return True
         whole = self._whole is not None and self._whole(name)
@@ -118,10 +118,10 @@ class AnyOf:
 
 
 class Names:
-    """One case's rules for names, of all messages."""
+    """Rules of one case for names, over all messages."""
 
     def __init__(self, settings: CaseSettings, route_units: Mapping[str, str], hidden: Iterable[str]) -> None:
-        """Compile. `hidden` are flat names that hold the device, the time or an identity: no readings.
+        """Compile. `hidden` are flat names of the device, the time or an identity: they are not readings.
 
         Raises:
             BadPath: a template cannot be read.
@@ -147,14 +147,14 @@ class Names:
         _holders.add(self)
 
     def fresh(self) -> "Names":
-        """The same rules for another gateway, with verdicts and counts of its own."""
+        """Return the same rules for another gateway, with its own verdicts and counts."""
         other = copy.copy(self)
         other._contexts, other._dropped = {}, {}
         _holders.add(other)
         return other
 
     def dropped(self) -> dict[str, int]:
-        """How often each field was left out, by its name in the payload; of at most so many names."""
+        """Return how often each field was left out, by its name in the payload; the number of names is limited."""
         found = dict(self._dropped)
         for rules in self._contexts.values():
             for flat, count in rules.dropped():
@@ -169,15 +169,15 @@ class Names:
         self._contexts.clear()
 
     def under(self, scope: Scope) -> "Rules":
-        """The rules at one item: prefix and renames may depend on it."""
+        """Return the rules at one item: prefix and renames may depend on it."""
         if _held.names >= _MAX_HELD:
             for holder in list(_holders):
                 holder.forget()
-            _held.names = 0  # also what mappings held that are no longer there
+            _held.names = 0  # including verdicts of mappings that no longer exist
         key = tuple([template.fill(scope) for template in self._changing]) if self._changing else ()
         rules = self._contexts.get(key)
         if rules is None:
-            # Cut behind the limit of a name: longer ones stay too long, and cost each metric no copy of them.
+            # Cut after the limit of a name: longer names stay too long, but a metric does not copy all of them.
             prefix = (self.prefix.fill(scope) or "")[: MAX_METRIC_BYTES + 1]
             renames = {name: filled for name, template in self._renames.items() if (filled := template.fill(scope))}
             if len(self._contexts) >= _MAX_CONTEXTS:
@@ -187,7 +187,7 @@ class Names:
         return rules
 
     def decide(self, flat: str, last: str, prefix: str, renames: dict[str, str]) -> Rule:
-        """The verdict on one flat name whose last key is `last`."""
+        """Return the verdict on one flat name whose last key is `last`."""
         name, old = prefix + _renamed(flat, renames), (flat, last)
         last = renames.get(flat, last)
         if flat in self._hidden:
@@ -208,24 +208,24 @@ class Names:
         return Rule(name, fault, False, plain, text, numeric, guess, fixed, template, errors, number, plain_words=words)
 
     def says(self, flat: str, last: str, prefix: str) -> bool:
-        """Whether the mapping names a field itself: as hidden, left out or renamed."""
+        """Return whether the mapping names a field itself: as hidden, left out or renamed."""
         return flat in self._hidden or flat in self._renames or self._skip(prefix + flat, last)
 
     def mentions(self, beginning: str) -> bool:
-        """Whether a name or pattern of the mapping begins so, such as with the place of an array's item."""
+        """Return whether a name or pattern of the mapping begins like this, such as with the place of an array's item."""
         return any(name.startswith(beginning) for name in self._indexed)
 
     def hides(self, flat: str) -> bool:
-        """Whether a field says who, when or which."""
+        """Return whether a field holds device, time or identity."""
         return flat in self._hidden
 
     def skips_all_under(self, flat: str, last: str, prefix: str) -> bool:
-        """Whether an object or array is no reading, whatever it holds."""
+        """Return whether an object or array is not a reading, whatever it contains."""
         return flat in self._hidden or self._skip(prefix + flat, last)
 
 
 def _renamed(flat: str, renames: dict[str, str]) -> str:
-    """The new name of a field, or of the object or array that it is in."""
+    """Return the new name of a field, or of the object or array that contains it."""
     if flat in renames:
         return renames[flat]
     outer = [old for old in renames if flat.startswith(old) and flat[len(old) : len(old) + 1] in (".", "[")]
@@ -234,12 +234,12 @@ def _renamed(flat: str, renames: dict[str, str]) -> str:
 
 
 class Rules:
-    """Verdicts at one prefix. Names come again with every message, so each is decided once; bounded."""
+    """Verdicts at one prefix. Names recur with every message, so each is decided once; bounded."""
 
     __slots__ = ("_most", "_names", "_objects", "_prefix", "_renames", "_skipped", "known")
 
     def __init__(self, names: Names, prefix: str, renames: dict[str, str], *, most: int) -> None:
-        """`most` is how many verdicts of each kind are remembered."""
+        """Start without verdicts; `most` is how many of each kind are remembered."""
         self._most = most
         self._names, self._prefix, self._renames = names, prefix, renames
         self.known: dict[str, Rule] = {}
@@ -247,16 +247,16 @@ class Rules:
         self._objects: dict[str, int] = {}
 
     def dropped(self) -> Iterator[tuple[str, int]]:
-        """Names of fields that were left out, and how often; objects and arrays by their own name."""
+        """Yield names of fields that were left out, and how often; objects and arrays by their own name."""
         yield from ((flat, rule.dropped) for flat, rule in self.known.items() if rule.dropped)
         yield from self._objects.items()
 
     def held(self) -> int:
-        """How many verdicts there are, and itself."""
+        """Number of verdicts, plus one for itself."""
         return 1 + len(self.known) + len(self._skipped)
 
     def of(self, flat: str, last: str) -> Rule:
-        """The verdict on a flat name."""
+        """Return the verdict on a flat name."""
         rule = self.known.get(flat)
         if rule is None:
             rule = self._names.decide(flat, last, self._prefix, self._renames)
@@ -266,15 +266,15 @@ class Rules:
         return rule
 
     def says(self, flat: str, last: str) -> bool:
-        """Whether the mapping names a field itself."""
+        """Return whether the mapping names a field itself."""
         return self._names.says(flat, last, self._prefix)
 
     def mentions(self, beginning: str) -> bool:
-        """Whether a name or pattern of the mapping begins so."""
+        """Return whether a name or pattern of the mapping begins like this."""
         return self._names.mentions(beginning)
 
     def skips(self, flat: str, last: str) -> bool:
-        """Whether the object or array of this name is left out."""
+        """Return whether the object or array of this name is left out."""
         found = self._skipped.get(flat)
         if found is None:
             found = self._names.skips_all_under(flat, last, self._prefix)
@@ -291,7 +291,7 @@ class Rules:
 
 
 class _Held:
-    """How many verdicts all mappings hold."""
+    """Number of verdicts of all mappings."""
 
     names = 0
 

@@ -1,4 +1,4 @@
-"""How a mapping takes a number out of a text and scales it. Exact: what comes out is the double next to the decimal result."""
+"""Numbers of a mapping: taken from text and scaled. Exact: the result is the double nearest to the decimal result."""
 
 import re
 from fractions import Fraction
@@ -16,7 +16,7 @@ _COMMA_NUMBER = re.compile(r"[+-]?(?:\d{1,40}(?:,\d{0,40})?|,\d{1,40})(?:[eE][+-
 _GOES_ON = re.compile(r"[.,]?\d", re.ASCII)
 _BEFORE: Final = frozenset("0123456789.,")
 _MAX_TEXT: Final = 1000
-"""Characters of a text in which a number is looked for, so that each place may be tried."""
+"""Most characters of a text in which a number is looked for, so that each place may be tried."""
 
 
 class NumberRule:
@@ -35,11 +35,11 @@ class NumberRule:
 
     @property
     def reads_text(self) -> bool:
-        """Whether it says how texts are read; else they are read as the rule of plain values says."""
+        """Return whether it says how texts are read; else they are read by the rule of plain values."""
         return self._text is not None or self._pattern is _COMMA_NUMBER
 
     def take(self, text: str) -> float | int | Reject:
-        """The number inside a text."""
+        """Return the number inside a text."""
         found = self._find(text) if len(text) <= _MAX_TEXT else None
         if found is None:
             return Reject(Reason.BAD_NUMBER, got=show_value(text), wanted=f"text like {self._text or NUMBER}")
@@ -54,7 +54,7 @@ class NumberRule:
                 return None
             start = at + len(self._before)
             found = self._pattern.match(text, start)
-            # Not in the middle of another number.
+            # Do not start in the middle of another number.
             whole = found is not None and _GOES_ON.match(text, found.end()) is None
             if self._open_start and not self._before and start > 0 and text[start - 1] in _BEFORE:
                 whole = False
@@ -67,12 +67,14 @@ class NumberRule:
                 return None
 
     def scaled(self, value: Any) -> Any:
-        """The value times the factor; what is no number stays as it is."""
+        """Return the value times the factor; a value that is not a number stays unchanged."""
         if self._scale is None or type(value) not in (int, float):
             return value
-        # repr: the shortest decimals that give this double are those that were written.
+        # repr: the shortest decimals that give this double are the written ones.
         exact = Fraction(repr(value) if type(value) is float else value) * self._scale + self._offset
         try:
             return float(exact)
         except OverflowError:
-            return Reject(Reason.BAD_NUMBER, got=show_value(value), wanted="a number that stays in a double's range")
+            return Reject(
+                Reason.BAD_NUMBER, got=show_value(value), wanted="a number that stays in the range of a double"
+            )

@@ -1,4 +1,4 @@
-"""Paths and templates of a mapping: parsed once, then only followed. Syntax: see `mapping_settings`."""
+"""Paths and templates of a mapping: parsed once, then only followed. For the syntax see `mapping_settings`."""
 
 import hashlib
 import re
@@ -30,17 +30,17 @@ _QUOTED = re.compile(r'"[^"]*"')
 _CUT = re.compile(r"(.+)\|([1-9]\d?)", re.DOTALL)
 _MAX_ID: Final = 200
 _MAX_FILLED: Final = 4096
-"""Of each part of a template; longer than any device id may be, so it is refused, not shortened into another."""
+"""Most characters of each part of a template; longer than any device id, so that it is rejected, not cut into another id."""
 _SEPARATED = re.compile(r"\.|(?=\[)|$")
 
 
 class BadPath(ValueError):
-    """A path, template or condition that cannot be read; the text says what is wrong."""
+    """A path, template or condition cannot be read; the text says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A parsed path. Steps: a member's name, an item's index, `EACH_MEMBER`, `EACH_ITEM`."""
+    """Parsed path. Steps: a member's name, an item's index, `EACH_MEMBER`, `EACH_ITEM`."""
 
     text: str
     absolute: bool
@@ -48,7 +48,7 @@ class Path:
     around: bool = False
 
     def of(self, scope: "Scope") -> Any:
-        """What stands there for an item; of `^.a` in the nearest object around it that has it."""
+        """Return the value for an item; for `^.a` in the nearest object around it that has it."""
         if not self.around:
             return self.look(scope.item, scope.root)
         for outer in scope.around():
@@ -58,7 +58,7 @@ class Path:
         return None
 
     def look(self, item: object, root: object) -> Any:
-        """What stands there, None where nothing (or null) does."""
+        """Return the value, None if there is nothing (or null)."""
         value = root if self.absolute else item
         for step in self.steps:
             if type(value) is dict:
@@ -66,12 +66,12 @@ class Path:
             elif type(value) is list and type(step) is int and step < len(value):
                 value = value[step]
             else:
-                # A part that could not be parsed stands in the document as why.
+                # A part that could not be parsed is in the document as a rejection.
                 return value if type(value) is Reject else None
         return value
 
     def spread(self, root: object, trail: Any = "$") -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
-        """Everything that the path reaches: value, its trail (see `flatten`), the member names that `*` met."""
+        """Yield everything that the path reaches: value, its trail (see `flatten`), the member names that `*` matched."""
         return _spread(root, self.steps, trail, ())
 
 
@@ -80,7 +80,7 @@ EACH_ITEM: Final = object()
 
 
 def parse_path(text: str, *, wild: bool = False, around: bool = False) -> Path:
-    """Parse a path; `*` and `[]` only where `wild`, `^` only where `around`.
+    """Parse a path; `*` and `[]` only if `wild`, `^` only if `around`.
 
     Raises:
         BadPath: it cannot be read.
@@ -88,7 +88,7 @@ def parse_path(text: str, *, wild: bool = False, around: bool = False) -> Path:
     absolute = text == "$" or text.startswith(("$.", "$["))
     outer = text.startswith("^.")
     if outer and not around:
-        message = f"{text!r}: ^ stands only in templates, times and units"
+        message = f"{text!r}: ^ is only allowed in templates, times and units"
         raise BadPath(message)
     rest = text[2:] if outer else text[1:].removeprefix(".") if absolute else text
     steps: list[Any] = []
@@ -96,19 +96,19 @@ def parse_path(text: str, *, wild: bool = False, around: bool = False) -> Path:
     while position < len(rest):
         found = _STEP.match(rest, position)
         if found is None:
-            message = f'{text!r} is no path; write it as a.b, a[0], a[], a.* or "name.with.dots"'
+            message = f'{text!r} is not a path; write it as a.b, a[0], a[], a.* or "name.with.dots"'
             raise BadPath(message)
         steps.append(_step(found))
         after = _SEPARATED.match(rest, found.end())
         if after is None:
-            message = f"{text!r} is no path: what follows {found[0]!r} must begin with a dot or a bracket"
+            message = f"{text!r} is not a path: a dot or a bracket must follow {found[0]!r}"
             raise BadPath(message)
         position = after.end()
     if rest.endswith("."):
-        message = f"{text!r} is no path: nothing follows the last dot"
+        message = f"{text!r} is not a path: nothing follows the last dot"
         raise BadPath(message)
     if not wild and (EACH_MEMBER in steps or EACH_ITEM in steps):
-        message = f"{text!r}: * and [] stand only in `items` and `inside`"
+        message = f"{text!r}: * and [] are only allowed in `items` and `inside`"
         raise BadPath(message)
     return Path(text, absolute, tuple(steps), outer)
 
@@ -128,7 +128,7 @@ def _spread(
 ) -> Iterator[tuple[Any, Any, tuple[str, ...]]]:
     for place, step in enumerate(steps):
         if type(value) is Reject:
-            # A part that could not be parsed stands in the document as why.
+            # A part that could not be parsed is in the document as a rejection.
             break
         if step is EACH_MEMBER:
             if type(value) is dict:
@@ -155,7 +155,7 @@ def _member(value: Any, step: Any) -> Any:
 
 
 class Scope(msgspec.Struct, frozen=True, gc=False):
-    """What templates may refer to, at one item of one message."""
+    """Objects to which templates may refer, at one item of one message."""
 
     match: RouteMatch
     payload: bytes
@@ -168,7 +168,7 @@ class Scope(msgspec.Struct, frozen=True, gc=False):
     trail: Any = "$"
 
     def around(self) -> Iterator[Any]:
-        """The objects around the item, the nearest first."""
+        """Yield the objects around the item, the nearest first."""
         keys: list[Any] = []
         trail = self.trail
         while not isinstance(trail, str):
@@ -199,10 +199,10 @@ class Template:
     """Text with references.
 
     Attributes:
-        paths: those it looks at.
+        paths: the paths that it reads.
         per_item: whether items of one message may differ.
         of_telegram: what it needs of the item's telegram: `telegram`, `second`.
-        over_air: as an identity it is of what a device said over the air, whichever receiver heard it.
+        over_air: whether, as an identity, it comes from what a device sent over the air, whichever receiver heard it.
     """
 
     __slots__ = ("_constant", "_parts", "of_telegram", "over_air", "paths", "per_item", "segments", "text")
@@ -229,7 +229,7 @@ class Template:
         if end < len(text):
             self._parts.append(text[end:])
         if any(sign in part for part in self._parts if isinstance(part, str) for sign in "{}"):
-            message = f"{text!r} has a brace without its other half; a reference is {{.path}}, {{key}} or {{segment}}"
+            message = f"{text!r} has an unmatched brace; a reference is {{.path}}, {{key}} or {{segment}}"
             raise BadPath(message)
         self._constant = text if all(isinstance(part, str) for part in self._parts) else None
 
@@ -247,7 +247,7 @@ class Template:
             return lambda scope: scope.received_us // span_us
         if not name.isidentifier():
             wanted = "{.path}, {$.path}, {^.path}, {key} or {segment}"
-            message = f"{{{name}}} in {self.text!r} is no reference; wanted {wanted}"
+            message = f"{{{name}}} in {self.text!r} is not a reference; wanted {wanted}"
             raise BadPath(message)
         self.segments.append(name)
         return lambda scope: scope.match.names.get(name)
@@ -258,7 +258,9 @@ class Template:
             whole, most = self._member(cut[1]), int(cut[2])
             return lambda scope: _first(whole(scope), most)
         if "|" in _QUOTED.sub("", text):
-            message = f"{{{text}}}: wanted how many characters, 1 to 99, behind | (a key with | stands in quotes)"
+            message = (
+                f"{{{text}}}: wanted a number of characters, 1 to 99, after | (put a key that contains | in quotes)"
+            )
             raise BadPath(message)
         path = parse_path(text.removesuffix(".*"), around=True)
         self.paths.append(path)
@@ -270,11 +272,11 @@ class Template:
         return _below_root(path) if path.absolute else lambda scope: path.look(scope.item, scope.root)
 
     def fill_always(self) -> str | None:
-        """The text, where it holds no reference."""
+        """Return the text, if it has no reference."""
         return self._constant
 
     def fill(self, scope: Scope) -> str | None:
-        """The text, None where something that it refers to is absent or neither text nor integer."""
+        """Return the text; None if a reference is absent or neither text nor integer."""
         if self._constant is not None:
             return self._constant
         filled = ""
@@ -292,7 +294,7 @@ def _below_root(path: Path) -> _Part:
     steps = path.steps
 
     def look(scope: Scope) -> Any:
-        # The usual path, of names, costs no other call.
+        # The usual path, of only names, costs no other call.
         value: Any = scope.root
         for step in steps:
             if type(value) is not dict:
@@ -315,12 +317,12 @@ def _join_members(value: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class JoinedPath(Path):
-    """Several places as one text, such as a date and a time that are apart."""
+    """Several places as one text, such as a separate date and time."""
 
     template: Template | None = None
 
     def of(self, scope: Scope) -> Any:
-        """The text, None where all parts are absent; where some are, the template itself, which is no time."""
+        """Return the text, None if all parts are absent; if only some are, the template itself, which is not a time."""
         if self.template is None:
             return None
         found = self.template.fill(scope)
@@ -329,7 +331,7 @@ class JoinedPath(Path):
 
 
 def joined_path(text: str) -> JoinedPath:
-    """The path of a template.
+    """Return the path of a template.
 
     Raises:
         BadPath: a reference cannot be read.
@@ -338,7 +340,7 @@ def joined_path(text: str) -> JoinedPath:
 
 
 def first_of(templates: Iterable[Template], scope: Scope) -> str | None:
-    """What the first template gives that gives anything."""
+    """Return the text of the first template that gives one."""
     for template in templates:
         found = template.fill(scope)
         if found is not None:
@@ -347,7 +349,7 @@ def first_of(templates: Iterable[Template], scope: Scope) -> str | None:
 
 
 def identity(templates: Iterable[Template], scope: Scope) -> tuple[str, bool] | None:
-    """A message's own key, of bounded length, and whether it is of what a device said over the air."""
+    """Return a message's own key, of bounded length, and whether it comes from what a device sent over the air."""
     for template in templates:
         found = template.fill(scope)
         if found is not None:

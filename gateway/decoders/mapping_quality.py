@@ -1,4 +1,4 @@
-"""A quality beside a value: good ones are kept, bad ones refused, the rest flagged."""
+"""Quality next to a value: good values are kept, bad ones rejected, the rest flagged."""
 
 from typing import Any, Final
 
@@ -28,7 +28,7 @@ class Quality:
         self._good, self._bad = glob(settings.good), glob(settings.bad)
 
     def judge(self, item: object, root: object) -> str | Reject | None:
-        """None: good; a flag; or why the value is none, without its path."""
+        """Return None for a good value; a flag; or why it is not a value, without its path."""
         value: Any = self.path.look(item, root)
         if value is None:
             return None

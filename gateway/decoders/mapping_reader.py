@@ -33,9 +33,9 @@ __all__ = ["read_case"]
 
 _MAC_OR_EUI = re.compile("[0-9a-f]{12}(?:[0-9a-f]{4})?")
 _NAMED: Final = (dict, list)
-"""What names its readings itself; others are called by the topic."""
+"""Types that name their readings themselves; other values get the topic's name."""
 _UNSURE: Final = frozenset({AMBIGUOUS_LOCAL, CLOCK_UNSET})
-"""Flags of times that come twice."""
+"""Flags of times that may occur twice."""
 
 
 def read_case(
@@ -58,7 +58,7 @@ def read_case(
 
 
 class _Reader:
-    """One message's way from document to readings."""
+    """Reader of one message, from document to readings."""
 
     __slots__ = (
         "_case",
@@ -103,7 +103,7 @@ class _Reader:
                 self._read_item(value, trail, keys)
         found = list(self._found.values())
         if not found:
-            # Nothing to read, or nobody to read it of.
+            # Nothing to read, or no device to read it for.
             refused = self._lost[0] if self._lost else self._nothing_kept()
             return refused or Decoded(self._match.device, [], [])
         found[0].rejects += self._lost
@@ -115,7 +115,7 @@ class _Reader:
         return found[0] if len(found) == 1 else found
 
     def read_usual(self, root: dict[str, Any]) -> Decoding:
-        """As `read`, of an object that is the one item of a usual case: with less to look at."""
+        """Read an object that is the one item of a usual case: like `read`, with fewer checks."""
         match = self._match
         scope = Scope(match, self._payload, root, root, self._clock.received_us)
         time_key = self._time_key(root)
@@ -136,7 +136,7 @@ class _Reader:
         return nothing_kept(self._left_out, self._document.value, self._missed, case.keep, case.names.hides)
 
     def _read_item(self, value: Any, trail: Trail, keys: tuple[str, ...]) -> None:
-        """One item; where it is an array, each object in it is one."""
+        """Read one item; if it is an array, each object in it is one."""
         root = self._document.value
         if type(value) is not list or self._case.values or not any(isinstance(inner, dict | Reject) for inner in value):
             scope = Scope(self._match, self._payload, root, value, self._clock.received_us, keys, trail=trail)
@@ -147,7 +147,7 @@ class _Reader:
         if self._case.time is None and (pack := refuse_senml(value)) is not None:
             self._lost.append(pack)
             return
-        # Cut behind the limit: a name that is too long stays so, and costs each item no copy of the topic.
+        # Cut after the limit: a name that is too long stays so, but an item does not copy the whole topic.
         name = self._match.metric[: MAX_METRIC_BYTES + 1]
         self._timed, self._stride = self._any_timed(value), len(value)
         for place, inner in enumerate(value):
@@ -161,7 +161,7 @@ class _Reader:
     def _add(self, scope: Scope, trail: Trail, name: str | None, place: int | None) -> None:
         case = self._case
         if isinstance(scope.item, Reject):
-            # A part that could not be parsed stands in the document as why.
+            # A part that could not be parsed is in the document as a rejection.
             path = trail_path(trail)
             if path not in self._parts:
                 # Several paths of `items` may lead into it.
@@ -183,7 +183,7 @@ class _Reader:
             decoded = self._found[device] = self._begin(device, scope)
         own = _identify(case, scope) if case.id_per_item else None
         if own is not None or (place is None and case.numbered):
-            # An item with an identity of its own is the same wherever it stands; two of one identity are told apart.
+            # An item with its own identity is the same at any place; two with one identity get different places.
             place = self._items.get((device, own), 0)
             self._items[device, own] = place + 1
         if isinstance(judged, Reject):
@@ -192,7 +192,7 @@ class _Reader:
             decoded.rejects.append(at)
             return
         if at[2] in _UNSURE and case.id_holds_time:
-            # Another hour, or another start, says the same time: it tells no messages apart.
+            # Another hour, or another start, may have the same time, so it cannot distinguish messages.
             own = decoded.message_id = None
         body, trail = self._body(scope, trail)
         before = len(decoded.readings)
@@ -205,11 +205,11 @@ class _Reader:
             self._mark(decoded.readings[before:], judged, own, decoded)
 
     def _vendor(self, body: object, scope: Scope) -> Vendor | None:
-        """The vendor whose decoder gave this object."""
+        """Return the vendor whose decoder gave this object."""
         return self._case.vendors.choose(body, first_of(self._case.brand, scope))
 
     def _vendor_items(self, vendor: Vendor, scope: Scope, body: Any, trail: Trail, at: At, decoded: Decoded) -> None:
-        """The items inside a vendor's object, each at its own time where it has one."""
+        """Read the items inside a vendor's object, each at its own time if it has one."""
         for item, place in vendor.items(body, trail):
             found = ((path, how, path.look(item, item)) for path, how in vendor.times)
             own = next((claim for claim in found if not is_unset(claim[2])), None)
@@ -250,7 +250,7 @@ class _Reader:
         decoded.rejects += flattener.rejects
 
     def _body(self, scope: Scope, trail: Trail) -> tuple[Any, Trail]:
-        """What holds the item's readings, and where it is."""
+        """Return what holds the item's readings, and where it is."""
         if not self._case.values:
             return scope.item, trail
         path, body = self._case.values[0], None
@@ -277,7 +277,7 @@ class _Reader:
         return msgspec.structs.replace(scope, telegram=telegram.hash(scope.item), second=second)
 
     def _mark(self, readings: list[Reading], flag: str | None, own: str | None, decoded: Decoded) -> None:
-        """Set the flag, and give their own identity to items that have one and to what a receiver added."""
+        """Set the flag, and give their own identity to items that have one and to fields that a receiver added."""
         if flag is not None:
             add_flag(readings, flag)
         if own is not None:
@@ -300,7 +300,7 @@ class _Reader:
             return device
         if _names(claim, device):
             return claim
-        # A route may call a device otherwise, such as {application}/{device}: then the topic has what the payload says.
+        # A route may give a device another name, such as {application}/{device}: then the topic has the payload's name.
         if match.device_named and _names(claim, *match.topic.split("/")):
             return device
         return identity_fault(device, claim, trail_path(trail)) or device
@@ -320,17 +320,17 @@ class _Reader:
         return Decoded(device, [], [], flags or None, tags, message_id=text, id_kind=kind)
 
     def _time_key(self, item: Any) -> str | None:
-        """Where the mapping says nothing about time: the key that holds it."""
+        """Return the key that holds the time, if the mapping does not say it."""
         return time_key(item, self._match.time) if self._case.time is None and type(item) is dict else None
 
     def _any_timed(self, items: Iterable[Any]) -> bool:
-        """Whether any of several items has a time of its own, so that none may get another one's."""
+        """Return whether any of several items has its own time, so that no item may get another one's."""
         if self._case.time is not None:
             return False
         return any((key := self._time_key(item)) is not None and is_time(item[key]) for item in items)
 
     def _doubt(self, item: Any, trail: Trail, place: int | None) -> Reject | None:
-        """Why an item that has no time may not get the message's or the receive time; None where it may."""
+        """Return why an item without a time may not get the message's or the receive time; None if it may."""
         if self._timed:
             return refuse_untimed(item, trail)
         names = self._case.names
@@ -352,7 +352,7 @@ class _Reader:
         return self._clock.add(at, path.of(scope), self._case.offset_unit, partial(_place, path, trail), times)
 
     def _message_time(self, scope: Scope) -> At | Reject:
-        """The time of an item that names none itself: the message's, or that of the message's header."""
+        """Return the time of an item that names none itself: the message's, or that of the message's header."""
         root, own, names = scope.root, self._match.time, self._case.names
         if type(root) is not dict:
             return RECEIVED
@@ -374,18 +374,18 @@ class _Reader:
 
 
 def _identify(case: Case, scope: Scope) -> str | None:
-    """The identity of an item, with its kind."""
+    """Return the identity of an item, with its kind."""
     own = identity(case.message_id, scope)
     return None if own is None else f"{TELEGRAM if own[1] else 'fm'}:{own[0]}"
 
 
 def _route_device(case: Case, match: RouteMatch) -> str | None:
-    """The device of the topic, where the route says it and the payload only has to agree."""
+    """Return the device of the topic, if the route names it and the payload only has to agree."""
     return match.device if case.same_device and match.device_named else None
 
 
 def _names(claim: str, *ids: str) -> bool:
-    """Whether a text is one of the ids: a MAC or EUI may have colons, and either case. Other ids are as they are."""
+    """Return whether a text is one of the ids: colons and case of a MAC or EUI do not count. Other ids are compared exactly."""
     if claim in ids:
         return True
     bare = claim.replace(":", "").lower()
@@ -393,7 +393,7 @@ def _names(claim: str, *ids: str) -> bool:
 
 
 def _index(trail: Trail) -> int:
-    """The place of an item in its array."""
+    """Return the place of an item in its array."""
     key = 0 if isinstance(trail, str) else trail[1]
     return key if isinstance(key, int) else 0
 

@@ -1,4 +1,4 @@
-"""What a device said over the air, apart from what its receiver added: so one telegram that two receivers heard is one."""
+"""Telegrams: what a device sent over the air, without what its receiver added, so that one telegram with two receivers is one."""
 
 import hashlib
 import json
@@ -11,25 +11,25 @@ from ingest.contract.reading import Reading
 __all__ = ["RADIO", "TELEGRAM", "Telegram"]
 
 TELEGRAM = "tg"
-"""Kind of an identity of what a device said: the time is the receiver's, and that of a copy is not compared."""
+"""Kind of the identity of a telegram: the time is the receiver's, so times of copies are not compared."""
 RADIO = "rx"
-"""Kind of the identity of what a receiver added to a telegram: of a copy nothing is compared."""
+"""Kind of the identity of what a receiver added to a telegram: nothing of a copy is compared."""
 
 
 class Telegram:
-    """Of the messages of one case."""
+    """Telegrams of the messages of one case."""
 
     def __init__(self, radio: AnyOf, times: Iterable[str]) -> None:
-        """`times` are the flat names of the item's time."""
+        """Take the radio fields, and `times`, the flat names of the item's time."""
         self._radio, self._times = radio, frozenset(times)
 
     def hash(self, item: object) -> str:
-        """32 hex digits of the item without its time and what the receiver added; the order of members does not count."""
+        """Return 32 hex digits of the item without its time and what the receiver added; the order of members does not count."""
         said = sorted(self._members(item, ""))
         return hashlib.blake2b(json.dumps(said, default=repr).encode(), digest_size=16).hexdigest()
 
     def name(self, readings: Iterable[Reading], own: str) -> None:
-        """Give the readings that the receiver added the identity of theirs."""
+        """Give the readings that the receiver added their own identity."""
         for reading in readings:
             if self._radio(reading.metric, reading.metric.rpartition(".")[2]):
                 reading.message_id = f"{RADIO}:{own}"

@@ -1,6 +1,6 @@
-"""Texts that are documents: a whole message, and what stands inside one (JSON in text or base64, rows, columns).
+"""Texts that are documents: a whole message, and parts inside one (JSON in text or base64, rows, columns).
 
-What cannot be read stands in the document as a `Reject`, so that it costs itself.
+A part that cannot be read is in the document as a `Reject`, so only that part is lost.
 """
 
 import base64
@@ -30,7 +30,7 @@ class TextReader:
     """One format, compiled."""
 
     def __init__(self, settings: FormatSettings) -> None:
-        """`key` is the same for formats that make the same document of a message."""
+        """Compile; `key` is the same for formats that make the same document of a message."""
         self.kind, self._encoding = settings.kind, settings.encoding
         self.key = settings.model_dump_json()
         self.delimited = settings.kind in ("rows", "pairs", "text")
@@ -40,7 +40,7 @@ class TextReader:
         self._plain_json = settings.kind == "json" and settings.encoding == "text"
 
     def parse(self, payload: bytes, limits: GatewaySettings, depth: int = 0) -> Document | Reject:
-        """Bytes as a document; `depth` is how deep it stands in another one."""
+        """Return bytes as a document; `depth` is how deep it is in another one."""
         most_bytes, most_depth = limits.max_payload_bytes, limits.max_json_depth - depth
         if self._plain_json:
             return parse_json(payload, max_bytes=most_bytes, max_depth=most_depth)
@@ -71,14 +71,14 @@ class TextReader:
         return rows if isinstance(rows, Reject) else Document(rows)
 
     def open(self, value: object, limits: GatewaySettings, depth: int) -> Document | Reject | None:
-        """What a value inside a document holds; None: it stays as it is."""
+        """Return the document in a value; None: the value stays unchanged."""
         if self._pivot is not None:
             return self._pivot.read(value, limits.max_readings_per_message)
         if self._rows is not None and type(value) is list:
             rows = self._rows.read(value, limits.max_readings_per_message)
             return rows if isinstance(rows, Reject) else Document(rows)
         if type(value) is not str:
-            # It is open already: some senders write the same member as object or as text.
+            # It is a document already: some senders write the same member as object or as text.
             return None
         if self.kind == "auto" and self._encoding == "text" and not value.lstrip().startswith(_JSON_STARTS):
             return None
@@ -86,7 +86,7 @@ class TextReader:
 
 
 class Inside:
-    """What stands inside the messages of a mapping, and how it is read: in the order of the table."""
+    """Documents inside the messages of a mapping, read in the order of the table."""
 
     def __init__(self, settings: Mapping[str, FormatSettings]) -> None:
         """Compile.
@@ -101,7 +101,7 @@ class Inside:
         return bool(self._readers)
 
     def open(self, document: Document, limits: GatewaySettings) -> Document | Reject:
-        """The document with all of it read; the one that came stays as it is."""
+        """Return a document with all of them read; the original stays unchanged."""
         root, flags = document.value, dict.fromkeys(document.flags)
         for path, reader in self._readers:
             places = list(_places(path, root, limits.max_readings_per_message))
@@ -134,7 +134,7 @@ def _places(path: Path, root: object, most: int) -> Iterator[tuple[Any, tuple[An
 
 
 def _with_changes(root: Any, changes: list[tuple[tuple[Any, ...], Any]]) -> Any:
-    """A copy of what leads to the changed places; all else is shared."""
+    """Return a copy of what leads to the changed places; the rest is shared."""
     if not changes:
         return root
     copies: dict[tuple[Any, ...], Any] = {}
@@ -169,7 +169,7 @@ def _decoded(payload: bytes, encoding: str) -> bytes | Reject:
 
 
 def _parse_lines(payload: bytes, limits: GatewaySettings, depth: int) -> Document | Reject:
-    """JSON documents one a line; a broken one stands in the array as why it is none."""
+    """Parse JSON documents, one per line; a broken one is in the array as a rejection."""
     lines = payload.removeprefix(b"\xef\xbb\xbf").split(b"\n")
     most = limits.max_readings_per_message
     if len(lines) > 2 * most + 2:

@@ -1,4 +1,4 @@
-"""When a mapped value was measured: which of several times counts, how it is written, and clocks that were never set."""
+"""Times of mapped values: which of several times counts, how it is written, and clocks that were never set."""
 
 import re
 from collections.abc import Callable
@@ -32,17 +32,17 @@ __all__ = [
 
 CLOCK_UNSET: Final = "clock_unset"
 At = tuple[int | None, int | None, str | None]
-"""Event time in epoch µs (None: receive time), what was claimed instead, flag."""
+"""Event time in epoch µs (None: receive time), the claimed time if it differs, flag."""
 RECEIVED: Final[At] = (None, None, None)
 _MICROSECONDS: Final = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000}
 _MAX_OFFSET_US: Final = 10**16
-"""Of any unit; the time that comes out is judged as every other."""
+"""Largest offset in any unit; the resulting time is judged like any other."""
 _DECIMAL = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,18})?", re.ASCII)
 _UTC: Final = ZoneInfo("UTC")
 
 
 def time_source(source: str | TimeSource) -> tuple[Path, "How"]:
-    """Where a time stands, and how it is written there."""
+    """Return the place of a time, and how it is written there."""
     text = source if isinstance(source, str) else source.path
     path = joined_path(text) if "{" in text else parse_path(text, around=True)
     return path, AUTO if isinstance(source, str) else how_written(source.format, source.zone)
@@ -50,14 +50,14 @@ def time_source(source: str | TimeSource) -> tuple[Path, "How"]:
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How a time is written: a name of `times`, or a format; `zone` holds in place of the route's."""
+    """Form of a time: a name of `times`, or a format; `zone` replaces the route's."""
 
     name: str
     named: NamedTime | None = None
     zone: ZoneInfo | None = None
 
     def read(self, value: object, zone: ZoneInfo | None) -> Instant | Reject:
-        """The instant, or why there is none, without its path."""
+        """Return the instant, or why there is none, without its path."""
         zone = self.zone or zone
         if self.named is not None:
             return self.named.read(value, "", zone)
@@ -65,7 +65,7 @@ class How:
 
 
 def how_written(text: str, zone: str | None = None) -> How:
-    """The format that the settings name."""
+    """Return the form that the settings name."""
     named = named_time(text) if "%" in text or text == "rfc1123" else None
     return How(text, named, None if zone is None else ZoneInfo(zone))
 
@@ -75,12 +75,12 @@ EPOCH_US: Final = How("us")
 
 
 def is_unset(claimed: object) -> bool:
-    """Whether a time is absent: null, or an empty text."""
+    """Return whether a time is absent: null, or an empty text."""
     return claimed is None or (type(claimed) is str and not claimed.strip())
 
 
 class Clock(msgspec.Struct, frozen=True, gc=False):
-    """What times of one message are judged by."""
+    """Limits by which the times of one message are judged."""
 
     zone: ZoneInfo | None
     received_us: int
@@ -88,7 +88,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
     unset_clock: bool = False
 
     def read(self, value: object, how: How, path: Callable[[], str]) -> At | Reject:
-        """The time, or why it is none to use; only then is `path` asked."""
+        """Return the time, or why it cannot be used; only then is `path` called."""
         read = how.read(value, self.zone)
         if self.unset_clock and not (isinstance(read, Instant) and read.us >= YEAR_2000_S * 1_000_000):
             claimed = _before_2000(value, how, read)
@@ -103,12 +103,12 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
         return (read.us, None, read.flag) if refused is None else replace(refused, path=path())
 
     def add(self, at: At, offset: object, unit: str, path: Callable[[], str], times: int = 1) -> At | Reject:
-        """A time plus an offset, `times` over; without both of them there is no time to use."""
+        """Return a time plus an offset, `times` over; without both of them there is no usable time."""
         us, claimed_us, flag = at
         if us is None:
             if claimed_us is not None:
                 return at
-            wanted = "a time that the offset is added to"
+            wanted = "a time to which the offset is added"
             return Reject(Reason.MISSING_FIELD, path(), show_value(offset), wanted)
         exact = _number(offset)
         if exact is None or abs(exact) > _MAX_OFFSET_US:
@@ -120,7 +120,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
 
 
 def _number(value: object) -> Fraction | None:
-    """A number, or text of one, exactly."""
+    """Return a number, or the number in a text, exactly."""
     if type(value) is str and len(value) <= 40 and _DECIMAL.fullmatch(value.strip()):
         return Fraction(value.strip())
     if type(value) is float:
@@ -129,13 +129,13 @@ def _number(value: object) -> Fraction | None:
 
 
 def _before_2000(value: object, how: How, read: Instant | Reject) -> int | None:
-    """The claim of a clock that counts from 1970 (or an older battery's year) since it was never set."""
+    """Return the claim of a clock that counts from 1970 (or an older battery's year) because it was never set."""
     if isinstance(read, Reject):
         if read.reason is Reason.TS_TOO_OLD and isinstance(value, int | float):
             return round(value * 1_000_000) if 0 <= value < YEAR_2000_S else None
         if read.reason is not Reason.AMBIGUOUS_TIME or not isinstance(value, str):
             return None
-        # Local time without a zone: for this question UTC is near enough.
+        # Local time without a zone: UTC is close enough for this check.
         read = (AUTO if how.named is None else how).read(value, _UTC)
     if isinstance(read, Instant) and read.us < YEAR_2000_S * 1_000_000:
         return read.us

@@ -1,8 +1,8 @@
-"""The time of a whole message that stands under no name of the message itself: in its header, or in parts.
+"""Time of a whole message that is not a member of the message itself: it is in a header, or in parts.
 
-a header with a time          `{"header": {"ts": …}, "data": {"t": 21.5}}`     the time of all that has none of its own
-date and time of day apart    `{"date": "2026-11-28", "clock": "20:00:00"}`    refused, as are numbers of a calendar
-records that refer to others  SenML with base times                            refused: its decoder reads it
+a header with a time          `{"header": {"ts": …}, "data": {"t": 21.5}}`     the time of all parts without their own
+separate date and time        `{"date": "2026-11-28", "clock": "20:00:00"}`    rejected, like numbers of a calendar
+records that refer to others  SenML with base times                            rejected: its decoder reads it
 """
 
 import re
@@ -32,21 +32,21 @@ _DAYS: Final = frozenset(("day", "dd", "mday", "doy", "yday", "julian", "dayofye
 _HOURS: Final = frozenset(("hour", "hh", "hr", "hours"))
 _MAX_NAMES: Final = 200
 _WANTED: Final = (
-    "one time; of date and time of day apart, name both in a mapping: "
+    "one time; if date and time of day are separate, name both in a mapping: "
     '`time = [{ path = "{.date}T{.clock}", format = "local" }]`'
 )
 
 
 def header_time(body: dict[str, Any], own: tuple[str, ...], said: Callable[[str], bool]) -> tuple[str, ...] | None:
-    """Where the header of a message that has no time itself holds one: the names that lead to it; `own` are a route's names.
+    """Return the names that lead to the time in the header of a message without a time itself; `own` are a route's names.
 
-    The message may stand in an object of its own: `{"message": {"header": …, "body": …}}`.
+    The message may be in its own object: `{"message": {"header": …, "body": …}}`.
     """
     for name, inner in body.items():
         if type(inner) is not dict or name.lower() not in _HEADERS or said(name):
             continue
         key = time_key(inner, ()) or next((key for key in own if is_time(inner.get(key))), None)
-        # A time of several members, such as that of ROS, is refused by who reads it.
+        # The reader rejects a time of several members, such as that of ROS.
         key = key or next((key for key in _STAMPS if type(inner.get(key)) is dict), None)
         if key is not None:
             return name, key
@@ -59,7 +59,7 @@ def header_time(body: dict[str, Any], own: tuple[str, ...], said: Callable[[str]
 
 
 def refuse_parts(body: dict[str, Any], trail: str, said: Callable[[str], bool]) -> Reject | None:
-    """Why a message gets no other time: its own is there, in parts."""
+    """Return why a message gets no other time: it has its own time, in parts."""
     if len(body) > _MAX_NAMES:
         return None
     day = clock = None
@@ -82,7 +82,7 @@ def refuse_parts(body: dict[str, Any], trail: str, said: Callable[[str], bool]) 
 
 
 def _is_clock(key: str, value: str, body: dict[str, Any]) -> bool:
-    """Whether a text is the time of day of a measurement: it has seconds or a name that says it, and lasts not."""
+    """Return whether a text is the time of day of a measurement: it has seconds or a name for it, and is not a duration."""
     if not 4 <= len(value) <= 15 or ":" not in value or not clock_text(value):
         return False
     named = value.count(":") == 2 or key.lower() in _CLOCKS
@@ -90,11 +90,11 @@ def _is_clock(key: str, value: str, body: dict[str, Any]) -> bool:
 
 
 def refuse_senml(items: list[Any]) -> Reject | None:
-    """Why the objects of an array are no messages of their own: they are a SenML pack, whose times refer to its first record."""
+    """Return why an array's objects are not separate messages: they are a SenML pack, whose times refer to its first record."""
     first = items[0]
     if type(first) is not dict or ("bt" not in first and not ("bn" in first and any("t" in one for one in items))):
         return None
     if "bt" in first and not is_time(first["bt"]):
         return None
-    wanted = '`decoder = "senml"` in the route: times and names of these records begin at those of the first'
+    wanted = '`decoder = "senml"` in the route: times and names of these records refer to the first record'
     return Reject(Reason.AMBIGUOUS_TIME, "$[0]", show_value(first), wanted)

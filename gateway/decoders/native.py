@@ -1,9 +1,9 @@
-"""The native format: `{"ts", "boot", "seq", "values": {metric: value}}`, or an array of these.
+"""Native format: `{"ts", "boot", "seq", "values": {metric: value}}`, or an array of these.
 
 An item may also name its `device`, which must then be the topic's.
 
-Shapes are pydantic types, compiled once here. The good case is one validation per item; only after it failed are the
-values tried one by one, so that a bad field costs itself and not its neighbours.
+Shapes are pydantic types, compiled once here. The good case is one validation per item. Only if it fails are the values
+tried one by one, so that a bad field does not affect its neighbours.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from ingest.contract.reasons import Reason
 __all__ = ["decode_native"]
 
 _Counter = Annotated[int, Field(ge=0, lt=2**63 - 1)]
-"""The largest 64-bit integer stays out, so that the number after each counter is one too."""
+"""The largest 64-bit integer is excluded, so that the number after each counter fits too."""
 
 
 class _Quantity(TypedDict, total=False):
@@ -78,13 +78,13 @@ def decode_native(payload: bytes, match: RouteMatch, limits: GatewaySettings, re
     else:
         return Reject(Reason.NOT_OBJECT, "$", show_value(body), "an object with `values`, or an array of these")
     if refused is not None:
-        # Not a bare Reject: the sequence number of a refused message is no gap.
+        # Not a bare Reject: the sequence number of a rejected message is not a gap.
         decoded.readings, decoded.rejects = [], [refused]
     return decoded
 
 
 class _Reader:
-    """One message's way from document to readings. Its methods return why the whole item is refused, else None."""
+    """Reader of one message, from document to readings. Its methods return why the whole item is rejected, else None."""
 
     __slots__ = ("_decoded", "_limits", "_numbered", "_received_us")
 
@@ -93,7 +93,7 @@ class _Reader:
         self._numbered: dict[tuple[int, int], int] = {}
 
     def read_batch(self, items: list[object]) -> Reject | None:
-        """Each item has its own outcome; only a message of too many readings is refused as a whole."""
+        """Read each item with its own outcome; only a message with too many readings is rejected as a whole."""
         if len(items) > self._limits.max_readings_per_message:
             return self._too_many(len(items))
         for index, item in enumerate(items):
@@ -106,7 +106,7 @@ class _Reader:
         return None
 
     def _keep_place(self, item: object) -> None:
-        """A refused item stays one of those with its counters: redriven, it must not take another one's place."""
+        """Keep a rejected item among those with its counters: redriven, it must not take another one's place."""
         if isinstance(item, dict):
             boot, seq = item.get("boot"), item.get("seq")
             if type(boot) is int and type(seq) is int:
@@ -142,9 +142,9 @@ class _Reader:
         return None
 
     def _number_item(self, readings: list[Reading], boot: int | None, seq: int | None, index: int) -> None:
-        """What identifies an item of a batch: its own counters, else its position.
+        """Set the identity of an item of a batch: its own counters, else its position.
 
-        Items with the same counters are told apart by how many came before: else only the first would be stored.
+        Items with the same counters get a number by how many came before: else only the first would be stored.
         """
         message_id = None
         if boot is not None and seq is not None:
@@ -184,7 +184,7 @@ class _Reader:
             readings.append(reading)
 
     def _read_faulty(self, body: object, path: str, index: int | None) -> Reject | None:
-        """An item that failed as a whole: take out the fields that are no values, then read it again."""
+        """Read an item that failed as a whole: remove the fields that are not values, then read it again."""
         if not isinstance(body, dict):
             return Reject(Reason.NOT_OBJECT, path, show_value(body), "an object with `values`")
         values = body.get("values")
@@ -217,7 +217,7 @@ def _refuse_value(value: object, path: str) -> Reject:
 
 
 def _refuse_field(body: dict[Any, Any], path: str) -> Reject:
-    """Translate pydantic's first complaint about `ts`, `boot`, `seq` or `values` itself."""
+    """Translate pydantic's first error about `ts`, `boot`, `seq` or `values` itself."""
     try:
         _validate_item(body)
     except ValidationError as error:

@@ -1,9 +1,9 @@
-"""Numbers as people and devices write them in text: read, refused, or found to be real text.
+"""Numbers as people and devices write them in text: read, rejected, or real text.
 
 The rule: a point is the decimal sign. Blanks of any kind around the number, digits of any script and a `;` or `,` at the
-end do not matter. Groups of three digits may stand between commas, apostrophes or blanks where a decimal point follows
-(`1,016.76`), between apostrophes or no-break blanks also without one (`1'000`). What looks like a number and is none by
-this rule (`21,5`, `1,016`, `0x1F`, `<5`) is refused: it has two meanings or none. All else is text.
+end do not matter. Commas, apostrophes or blanks may separate groups of three digits if a decimal point follows
+(`1,016.76`); apostrophes or no-break blanks also without one (`1'000`). Text that looks like a number but is not one by
+this rule (`21,5`, `1,016`, `0x1F`, `<5`) is rejected: it has two meanings or none. Anything else is text.
 """
 
 import re
@@ -20,7 +20,7 @@ from ingest.contract.reasons import Reason
 __all__ = ["NUMERIC_TEXT", "Number", "guess_number", "is_blank", "read_number"]
 
 NUMERIC_TEXT: Final = "numeric_text"
-"""Flag of a number that was a text in JSON."""
+"""Flag of a number that was text in JSON."""
 
 Number = tuple[float | int, str | None]
 """The value, and the unit that the text itself names."""
@@ -43,7 +43,7 @@ _GLUED_UNITS: Final = frozenset(
 )
 _DIGIT: Final = re.compile(r"\d")
 _NO_NUMBERS: Final = ("na", "in")
-"""How texts for NaN and infinity begin."""
+"""Beginnings of texts for NaN and infinity."""
 _PLAIN: Final = r"\d+(?:\.\d*)?(?:[eE][+-]?\d+)?"
 _TAIL: Final = r"\s*(?:[°%‰€$£]?[^\W\d_]{0,8}(?:/[^\W\d_]{1,3}[²³]?)?)"
 _COMMA: Final = r"\d*,\d+(?:[eE][+-]?\d+)?|[1-9]\d{0,2}(?:[.,' ]\d{3})+,\d+|[1-9]\d{0,2}(?:,\d{3}){2,}"
@@ -58,7 +58,7 @@ _LIKE_A_NUMBER: Final = re.compile(
 _LIKE_A_PLAIN_NUMBER: Final = re.compile(
     rf"[+-]?0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO][0-7]+|[+-]?[1-9]\d{{0,2}}(?: \d{{3}})+{_TAIL}|[+-]?[$€£¥]\s*{_PLAIN}"
 )
-"""Alone on a topic a number in a spelling of its own; inside JSON rather an address, a phone number or a price."""
+"""Alone on a topic this is a number in an unusual spelling; inside JSON rather an address, a phone number or a price."""
 _IGNORED: Final = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u061c\u2060\ufeff"))
 _SAME: Final = {
     "\u2212": "-", "\uff0d": "-", "\ufe63": "-", "\uff0b": "+", "\uff0e": ".", "\u066b": ".", "\uff0c": ",", "\u060c": ",",
@@ -69,11 +69,11 @@ _QUOTES: Final = ("'", '"')
 _SPACED_SIGN: Final = re.compile(r"^([+-])\s+(?=[\d.])")
 _NO_BREAK: Final = frozenset("\u00a0\u202f\u2009\u2007")
 _LEADING_ZERO: Final = re.compile(r"[+-]?0\d(?!\d+\.\d|\.\d{3})")
-"""Digits of a name; a meter's display of 001234.567 is a number all the same."""
+"""Digits of a name; but a meter's display of 001234.567 is a number."""
 _OBIS: Final = re.compile(r"\(?([+-]?\d{1,15}(?:\.\d{1,9})?)\*([A-Za-z][A-Za-z0-9]{0,5})\)?", re.ASCII)
 """A value in the notation of meters (IEC 62056-21): `001234.567*kWh`."""
 _TEXT_DIGITS: Final = 15
-"""Integers of so many digits are names: an IMEI has 15. A measurement has fewer."""
+"""Integers with this many digits are names: an IMEI has 15. A measurement has fewer."""
 _PHONE_DIGITS: Final = 7
 _MOST_CHARACTERS: Final = 64
 _ONE_LETTER: Final = re.compile(r"([+-]?(?:0|[1-9]\d{0,8}))([VAWCFKmsgLl])", re.ASCII)
@@ -82,7 +82,7 @@ _LETTERS: Final = {
     "C": ("temp",), "F": ("temp",), "K": ("temp",), "m": ("dist", "height", "depth", "altitude", "level"),
     "s": ("uptime", "duration", "interval", "delay"), "g": ("weight", "mass"), "L": ("volume",), "l": ("volume",),
 }  # fmt: skip
-"""Units of one letter, and parts of names that say such a quantity: `voltage` of `230V`."""
+"""Units of one letter, and parts of names for such a quantity: `voltage` of `230V`."""
 _WORD: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _TEXT_WORDS: Final = frozenset(
     """
@@ -91,17 +91,17 @@ _TEXT_WORDS: Final = frozenset(
     title key token hash md5 sha date datetime timestamp number
     """.split()  # noqa: SIM905 - as above
 )
-"""Words of names whose values are names too."""
+"""Words in names of fields whose values are names too."""
 
 
 def is_blank(text: str) -> bool:
-    """Whether a text only says that there is no value: `--`, `???`."""
+    """Return whether a text only says that there is no value: `--`, `???`."""
     signs = text.strip(" \t\r\n")
     return bool(signs) and not signs.strip("?-\u2013\u2014\u2212")
 
 
 def read_number(text: str) -> Number | Reject | None:
-    """The number of a text that stands alone; why it is none; None where it is real text."""
+    """Return the number of a text that stands alone; why it is not one; None if it is real text."""
     found = _parse_usual(text)
     if found is None:
         if ":" in text or (_DIGIT.search(text) is None and not text[:4].lower().lstrip("+-").startswith(_NO_NUMBERS)):
@@ -114,11 +114,11 @@ def read_number(text: str) -> Number | Reject | None:
 
 
 def guess_number(text: str, name: str) -> Number | Reject | None:
-    """The same of a text in JSON, where numbers should have been none: more of them stay text.
+    """Return the same for a text in JSON, where numbers need no quotes: more of them stay text.
 
-    Leading zeros, integers of 15 digits and more, phone numbers, and what a field such as `serial` or `version` holds
-    are names. A unit counts only if it is known, and is no letter that makes a name of an integer (`24h`, `4K`), unless
-    the field's name says the quantity.
+    Leading zeros, integers of 15 digits and more, phone numbers, and the values of fields such as `serial` or `version` are
+    names. A unit counts only if it is known, and is not a letter that makes an integer a name (`24h`, `4K`), unless the
+    field's name says the quantity.
     """
     if text.isalpha() or len(text) > _MOST_CHARACTERS or not any(map(str.isdecimal, text)) or _holds_names(name):
         return None
@@ -129,7 +129,7 @@ def guess_number(text: str, name: str) -> Number | Reject | None:
 
 
 def _one_letter(text: str, name: str) -> Number | None:
-    """An integer with a unit of one letter, in a field whose name says that quantity."""
+    """Return an integer with a unit of one letter, in a field whose name says that quantity."""
     found = _ONE_LETTER.fullmatch(text.strip())
     if found is None or not any(part in name.lower() for part in _LETTERS[found[2]]):
         return None
@@ -138,14 +138,14 @@ def _one_letter(text: str, name: str) -> Number | None:
 
 @lru_cache(maxsize=2048)
 def _holds_names(name: str) -> bool:
-    """Whether a field such as `serial` or `version` holds names, not numbers."""
+    """Return whether a field such as `serial` or `version` holds names, not numbers."""
     last = re.split(r"[./\[]", name)[-1]
     return not _TEXT_WORDS.isdisjoint(word.lower() for word in _WORD.findall(last))
 
 
 @lru_cache(maxsize=2048)
 def _guess(text: str) -> Number | Reject | None:
-    """As `guess_number`, of a text in any field. The same few texts come with every message."""
+    """Guess like `guess_number`, for a text in any field. The same few texts recur with every message."""
     tidy = _tidy(text)
     if _LEADING_ZERO.match(tidy):
         return None
@@ -160,7 +160,7 @@ def _guess(text: str) -> Number | Reject | None:
 
 
 def _is_sure(unit: str, tidy: str) -> bool:
-    """A known unit, and no single letter glued to an integer: `24h` and `4K` are names."""
+    """Return whether the unit is known, and not a single letter right after an integer: `24h` and `4K` are names."""
     number = tidy.removesuffix(unit)
     may_be_name = number[-1:].isdecimal() and "." not in number and len(unit) == 1 and unit not in "°%‰"
     return (known_unit(unit) or unit in _GLUED_UNITS) and not may_be_name
@@ -190,13 +190,13 @@ def _plain_sign(text: str, place: int) -> str:
 
 
 def _parse(tidy: str) -> tuple[float | int, str | None, int] | Reject | None:
-    """The value, its unit, and the digits of an integer (0 of another number)."""
+    """Return the value, its unit, and the digits of an integer (0 for another number)."""
     grouped = _GROUPED.fullmatch(tidy)
     return _parse_usual(tidy if grouped is None else re.sub("[,' ]", "", grouped[1]) + grouped[3])
 
 
 def _parse_usual(tidy: str) -> tuple[float | int, str | None, int] | Reject | None:
-    """The same without groups of three."""
+    """Return the same without groups of three."""
     found = _NUMBER.fullmatch(tidy)
     if found is None or not _is_unit(found[5], spaced=bool(found[4])):
         return None
@@ -206,7 +206,7 @@ def _parse_usual(tidy: str) -> tuple[float | int, str | None, int] | Reject | No
 
 
 def _is_unit(text: str, *, spaced: bool) -> bool:
-    """A unit after a space may be any short word; one glued to the digits must be known (`511AA` is an id)."""
+    """Return whether a text is a unit: after a space any short word, right after digits only a known one (`511AA` is an id)."""
     if not text:
         return True
     if text in _GLUED_UNITS or (len(text) > 2 and not text[0].isspace() and known_unit(text)):
@@ -215,7 +215,7 @@ def _is_unit(text: str, *, spaced: bool) -> bool:
 
 
 def _value(found: re.Match[str]) -> float | int | Reject:
-    refused = Reject(Reason.BAD_NUMBER, got=show(found[0]), wanted="a number of a double's range")
+    refused = Reject(Reason.BAD_NUMBER, got=show(found[0]), wanted="a number in the range of a double")
     sign, digits, exponent = found[1], found[2], found[3] or ""
     if digits.isdigit() and not exponent:
         significant = digits.lstrip("0") or "0"
@@ -234,7 +234,7 @@ def _looks_like_one(tidy: str) -> bool:
 
 
 def _refuse(text: str) -> Reject:
-    wanted = "digits with a decimal point, such as 12.5: a comma may divide thousands, decimals or a list"
+    wanted = "digits with a decimal point, such as 12.5: a comma may separate thousands, decimals or list items"
     if "," not in text:
         wanted = "digits with a decimal point, such as 12.5"
     return Reject(Reason.BAD_NUMBER, got=show(text), wanted=wanted)

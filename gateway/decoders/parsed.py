@@ -1,4 +1,4 @@
-"""What was parsed from bytes, kept while it is of use: devices that tell the same share it. Bounded by the bytes."""
+"""Cache of parsed bytes: devices that send the same bytes share one result. The bytes bound it."""
 
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
@@ -6,12 +6,12 @@ from typing import Final, Generic, TypeVar
 __all__ = ["Parsed"]
 
 MAX_BYTES: Final = 8 * 1024 * 1024
-"""Of what is parsed; the result takes about ten times that."""
+"""Most bytes of parsed input; the results take about ten times that."""
 T = TypeVar("T")
 
 
 class Parsed(Generic[T]):
-    """A cache of one pure function of bytes."""
+    """Cache of one pure function of bytes."""
 
     def __init__(self, parse: Callable[[bytes], T], *, max_bytes: int = MAX_BYTES) -> None:
         self._parse, self._max_bytes = parse, max_bytes
@@ -19,7 +19,7 @@ class Parsed(Generic[T]):
         self._held_bytes = 0
 
     def read(self, content: bytes) -> T:
-        """What `parse` makes of it."""
+        """Return the result of `parse` for the content."""
         found = self._known.get(content)
         return self._add(content) if found is None else found
 

@@ -1,6 +1,6 @@
 """One bare value as text: `21.5`, `21.5 °C`, `00123`, `true`, `open`. Device and metric come from the topic.
 
-The spellings of numbers: see `number_text`.
+For the spellings of numbers see `number_text`.
 """
 
 import re
@@ -50,7 +50,7 @@ def _decode_text(payload: bytes) -> str | Reject:
 
 
 def read_scalar(text: str) -> tuple[float | int | bool | str | Reject, str | None]:
-    """The value and the unit that the text itself names."""
+    """Return the value and the unit that the text itself names."""
     if text.lower() in ("true", "false"):
         return text.lower() == "true", None
     if text.lstrip("+-").lower() in NOT_FINITE:

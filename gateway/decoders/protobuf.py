@@ -1,7 +1,7 @@
-"""The protobuf wire format, read field by field without a schema: what Kura and Sparkplug need of it, and no more.
+"""Reader of the protobuf wire format, field by field and without a schema: only the parts that Kura and Sparkplug need.
 
-A reader of our own keeps the bounds in sight: every step consumes bytes, lengths never pass the end, and nothing is
-copied but what the caller asks for. Nested messages are bytes until the caller reads them, so depth is the caller's.
+Our own reader keeps the bounds visible: every step consumes bytes, lengths never pass the end, and it copies only what the
+caller asks for. Nested messages are bytes until the caller reads them, so the caller controls depth.
 Source: Protocol Buffers documentation, "Encoding".
 """
 
@@ -39,11 +39,11 @@ _MAX_FIELD: Final = 2**29 - 1
 
 
 class BadProtobuf(ValueError):
-    """These bytes are no protobuf message, or not the one that was wanted; the text says where and why."""
+    """These bytes are not a protobuf message, or not the wanted one; the text says where and why."""
 
 
 Field = tuple[int, int, int | bytes]
-"""One field as it stands on the wire: its number, its wire type, its value. A plain tuple, since there are many.
+"""One field on the wire: its number, its wire type, its value. A plain tuple, because there are many.
 
 The value is an unsigned integer below 2^64 for WIRE_VARINT, little-endian bytes for WIRE_FIXED64 (8) and WIRE_FIXED32
 (4), and the content for WIRE_BYTES.
@@ -51,15 +51,15 @@ The value is an unsigned integer below 2^64 for WIRE_VARINT, little-endian bytes
 
 
 def read_fields(data: bytes) -> Iterator[Field]:
-    """The fields of one message in the order they stand; repeated ones come repeatedly.
+    """Yield the fields of one message in their order; repeated ones come repeatedly.
 
     Raises:
-        BadProtobuf: while iterating, at the first byte that does not fit. Groups (deprecated) are refused.
+        BadProtobuf: while iterating, at the first invalid byte. Groups (deprecated) are rejected.
     """
     at, end = 0, len(data)
     while at < end:
         start = at
-        # Most keys, numbers and lengths are one byte: a call for each would cost more than all the rest.
+        # Most keys, numbers and lengths are one byte: a call for each would cost more than everything else.
         key = data[at]
         at += 1
         if key > 0x7F:
@@ -84,14 +84,14 @@ def read_fields(data: bytes) -> Iterator[Field]:
             yield number, wire, length
             continue
         if length > end - at:
-            message = f"field {number} at byte {start} wants {length} bytes where {end - at} are left"
+            message = f"field {number} at byte {start} needs {length} bytes, but {end - at} are left"
             raise BadProtobuf(message)
         yield number, wire, data[at : at + length]
         at += length
 
 
 def _read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number (cut to 64 bits, as every implementation does) and the place behind it."""
+    """Return the number (cut to 64 bits, as in every implementation) and the place after it."""
     number = shift = 0
     for byte in data[at : at + _MAX_VARINT_BYTES]:
         number |= (byte & 0x7F) << shift
@@ -104,9 +104,9 @@ def _read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def as_int(field: Field, bits: int = 64, *, signed: bool = True) -> int:
-    """A varint or fixed integer of `bits` (8 to 64), two's complement where `signed`; higher bits are cut off.
+    """Return a varint or fixed integer of `bits` (8 to 64), two's complement if `signed`; higher bits are cut off.
 
-    So an int32 of -12 is right whether its sender wrote it sign-extended to 64 bits, as protobuf wants, or as uint32.
+    So an int32 of -12 is right whether its sender wrote it sign-extended to 64 bits, as protobuf requires, or as uint32.
 
     Raises:
         BadProtobuf: the field holds bytes.
@@ -120,12 +120,12 @@ def as_int(field: Field, bits: int = 64, *, signed: bool = True) -> int:
 
 
 def zigzag(number: int) -> int:
-    """The sint32 or sint64 that stands as `number` on the wire."""
+    """Return the sint32 or sint64 that is `number` on the wire."""
     return (number >> 1) ^ -(number & 1)
 
 
 def as_float(field: Field) -> float:
-    """A 32-bit float, widened; may be NaN or infinite. Raises BadProtobuf where the field is none."""
+    """Return a 32-bit float, widened; may be NaN or infinite. Raises BadProtobuf if the field is not one."""
     _, wire, value = field
     if wire != WIRE_FIXED32 or isinstance(value, int):
         raise _wrong(field, "a 32-bit float")
@@ -134,7 +134,7 @@ def as_float(field: Field) -> float:
 
 
 def as_double(field: Field) -> float:
-    """A 64-bit float; may be NaN or infinite. Raises BadProtobuf where the field is none."""
+    """Return a 64-bit float; may be NaN or infinite. Raises BadProtobuf if the field is not one."""
     _, wire, value = field
     if wire != WIRE_FIXED64 or isinstance(value, int):
         raise _wrong(field, "a 64-bit float")
@@ -143,7 +143,7 @@ def as_double(field: Field) -> float:
 
 
 def as_bytes(field: Field) -> bytes:
-    """Bytes, or a nested message. Raises BadProtobuf where the field is none."""
+    """Return bytes, or a nested message. Raises BadProtobuf if the field is not one."""
     _, wire, value = field
     if wire != WIRE_BYTES or isinstance(value, int):
         raise _wrong(field, "bytes")
@@ -151,13 +151,13 @@ def as_bytes(field: Field) -> bytes:
 
 
 def as_text(field: Field) -> str:
-    """Text in UTF-8. Raises BadProtobuf where the field is none."""
+    """Return UTF-8 text. Raises BadProtobuf if the field is not text."""
     try:
         return as_bytes(field).decode("utf-8")
     except UnicodeDecodeError as error:
-        message = f"field {field[0]} is no UTF-8 text: byte 0x{error.object[error.start]:02x} at {error.start}"
+        message = f"field {field[0]} is not UTF-8 text: byte 0x{error.object[error.start]:02x} at {error.start}"
         raise BadProtobuf(message) from error
 
 
 def _wrong(field: Field, wanted: str) -> BadProtobuf:
-    return BadProtobuf(f"field {field[0]} has wire type {field[1]} where {wanted} was wanted")
+    return BadProtobuf(f"field {field[0]} has wire type {field[1]}, but {wanted} was wanted")

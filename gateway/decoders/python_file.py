@@ -1,12 +1,12 @@
-"""Decoders that are one Python file in a folder: `NAME.py` with `decode(topic, payload)`, named by a route's `decoder`.
+"""Decoders in one Python file of a folder: `NAME.py` with `decode(topic, payload)`, named by a route's `decoder`.
 
-`decode` returns what the native format says, or an array of such: `{"values": {metric: value}, "ts": …, "device": …,
-"id": …}`, all but `values` optional; None for a message that is no reading. A value may be `{"value": …, "unit": …}`.
+`decode` returns the native format, or an array of such objects: `{"values": {metric: value}, "ts": …, "device": …,
+"id": …}`, all but `values` optional; None for a message without readings. A value may be `{"value": …, "unit": …}`.
 
-Each decoder runs in a process of its own, for threads cannot be ended: an exception, an end of the process, or more
-than `decoder_seconds` costs the message that it read, which becomes a dead letter. A changed file is loaded within a
-second; where it cannot be loaded, the one before stays. A decoder that fails again and again rests, so that its failures
-take a tenth of the gateway's time at most.
+Each decoder runs in its own process, because threads cannot be ended. If it raises an exception, ends, or takes more than
+`decoder_seconds`, the message that it read becomes a dead letter. A changed file is loaded within a second; if it cannot
+be loaded, the previous version stays. A decoder that fails repeatedly is paused, so that its failures take a tenth of the
+gateway's time at most.
 """
 
 import logging
@@ -39,14 +39,14 @@ __all__ = ["NAME", "PythonFileDecoder", "find_files"]
 logger = logging.getLogger("tidegate.gateway")
 NAME: Final = re.compile(r"(?!test_)[a-z][a-z0-9_]{0,40}")
 START_SECONDS: Final = 10.0
-"""Until a file must be loaded; then the gateway goes on without it."""
+"""Time limit for loading a file; after it the gateway continues without the file."""
 LOOK_SECONDS: Final = 1.0
 _MOST_FAILURES: Final = 3
-"""After so many overruns or ends of its process one after another a decoder gets no message, unless its file changes."""
+"""After this many overruns or process ends in a row a decoder gets no message, unless its file changes."""
 _PAUSE_SECONDS: Final = 30.0
-"""After overruns, and after a load that failed, at least so long."""
+"""Least pause after overruns, and after a failed load."""
 _PAUSE_FACTOR: Final = 9
-"""At least so many times as long as the failures took."""
+"""Least pause as a multiple of the time that the failures took."""
 _MAPPING: Final = MappingSettings.model_validate(
     {
         "items": ["answer[]"],
@@ -59,7 +59,7 @@ _MAPPING: Final = MappingSettings.model_validate(
 
 
 def find_files(folder: str | None) -> dict[str, Path]:
-    """The decoders of a folder by their name; none where there is no folder."""
+    """Return the decoders of a folder by their name; none without a folder."""
     if folder is None or not Path(folder).is_dir():
         return {}
     return {file.stem: file for file in sorted(Path(folder).glob("*.py")) if NAME.fullmatch(file.stem)}
@@ -70,7 +70,7 @@ class _Failed(Exception):
 
 
 class _Worker:
-    """One process with one loaded file."""
+    """Process with one loaded file."""
 
     def __init__(self, file: Path, seconds: float) -> None:
         """Start it.
@@ -93,7 +93,7 @@ class _Worker:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=2,
-                # Ctrl-C is for the gateway, which still needs its decoders to drain.
+                # Ctrl-C is for the gateway, which still needs its decoders while it drains.
                 start_new_session=True,
             )
         self.end = weakref.finalize(self, _end, self._process, self._channel)
@@ -107,10 +107,10 @@ class _Worker:
             raise _Failed(content.decode("utf-8", "replace"))
 
     def ask(self, topic: bytes, payload: bytes, seconds: float) -> tuple[bytes, bytes]:
-        """Kind and content of the answer.
+        """Return kind and content of the answer.
 
         Raises:
-            TimeoutError: there is none in time. _Failed: the process ended. After both it is of no use.
+            TimeoutError: no answer in time. _Failed: the process ended. After both the process is unusable.
         """
         until = time.monotonic() + seconds
         self._channel.settimeout(seconds)
@@ -137,16 +137,16 @@ class _Worker:
             if not kind and len(taken) >= RESPONSE.size:
                 kind, length = RESPONSE.unpack_from(taken)
                 if length > MOST_BYTES:
-                    message = f"it answers {length} bytes, more than {MOST_BYTES}"
+                    message = f"its answer has {length} bytes, more than {MOST_BYTES}"
                     raise _Failed(message)
                 wanted = RESPONSE.size + length
         return kind, bytes(taken[RESPONSE.size : wanted])
 
     def _await_exit(self, until: float) -> None:
-        """Wait until the process has ended, but leave it to be reaped: its number names its group until then.
+        """Wait until the process has ended, but do not reap it: until then its number names its group.
 
         Raises:
-            TimeoutError: it closed its channel only.
+            TimeoutError: it only closed its channel.
         """
         while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             if time.monotonic() > until:
@@ -155,7 +155,7 @@ class _Worker:
 
 
 def _end(process: "subprocess.Popen[bytes]", channel: socket.socket) -> None:
-    # With all that the decoder has started.
+    # Includes everything that the decoder has started.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
@@ -163,10 +163,10 @@ def _end(process: "subprocess.Popen[bytes]", channel: socket.socket) -> None:
 
 
 class PythonFileDecoder:
-    """A `Decoder` that asks a process of its own. It is the one decoder that waits, at most `decoder_seconds`."""
+    """`Decoder` that asks its own process. It is the only decoder that waits, at most `decoder_seconds`."""
 
     def __init__(self, file: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """The process starts with the first message."""
+        """Prepare the decoder; its process starts with the first message."""
         self._file, self._clock = file, clock
         self._worker: _Worker | None = None
         self._mapping = CompiledMapping(_MAPPING)
@@ -181,7 +181,7 @@ class PythonFileDecoder:
         self._look(limits.decoder_seconds)
         left = self._paused_until - self._clock()
         if left > 0:
-            return self._refuse(f"{self._pause_because}; it rests for {max(1.0, left):.0f} s")
+            return self._refuse(f"{self._pause_because}; it is paused for {max(1.0, left):.0f} s")
         answer = self._ask(match.topic.encode("utf-8", "replace"), payload, limits.decoder_seconds)
         if isinstance(answer, Reject):
             return answer
@@ -220,7 +220,7 @@ class PythonFileDecoder:
         return self._mapping.read(answer, payload, match, limits, received_us)
 
     def _look(self, seconds: float) -> None:
-        """Load the file anew where it changed; at most once a second."""
+        """Load the file again if it changed; at most once a second."""
         now = self._clock()
         if now - self._looked_at < LOOK_SECONDS:
             return
@@ -237,19 +237,19 @@ class PythonFileDecoder:
             self._start(seconds)
 
     def _start(self, seconds: float) -> None:
-        """A process with the file as it is; where that fails the present one stays."""
+        """Start a process with the current file; if that fails, the present one stays."""
         try:
             worker = _Worker(self._file, seconds)
         except (OSError, _Failed) as error:
             self._refusal = f"it cannot be loaded: {error}"
-            logger.warning("decoder %s cannot be loaded (%s); correct the file, it is read again", self._file, error)
+            logger.warning("Cannot load decoder %s (%s). Correct the file: it is read again.", self._file, error)
             return
         self._stop()
         self._worker, self._refusal = worker, None
-        logger.info("decoder %s is loaded", self._file)
+        logger.info("Decoder %s is loaded.", self._file)
 
     def _fail(self, why: str, began: float, pause_seconds: float) -> Reject:
-        """End the process; where it fails again and again, for a while."""
+        """End the process; if it fails repeatedly, pause it for a while."""
         self._stop()
         now = self._clock()
         self._failures, self._failed_seconds = self._failures + 1, self._failed_seconds + now - began
@@ -257,7 +257,7 @@ class PythonFileDecoder:
             pause_seconds = max(pause_seconds, _PAUSE_FACTOR * self._failed_seconds)
             self._paused_until, self._pause_because = now + pause_seconds, why
             self._failures, self._failed_seconds = 0, 0.0
-            logger.warning("decoder %s rests for %.1f s: %s", self._file, pause_seconds, why)
+            logger.warning("Decoder %s is paused for %.1f s: %s", self._file, pause_seconds, why)
         return self._refuse(why)
 
     def _stop(self) -> None:

@@ -1,8 +1,8 @@
-"""The process in which one decoder of a folder runs: `python -m gateway.decoders.python_worker FD FILE SECONDS`.
+"""Process in which one decoder of a folder runs: `python -m gateway.decoders.python_worker FD FILE SECONDS`.
 
-It may hang or die: the gateway then ends it, and only the message that it read is refused. Frames on the socket FD:
-in `topic length, payload length, topic, payload`; out `kind, length, content` with the kinds of `python_file`. What a
-decoder prints goes to the log of the gateway. Standard library only: a start costs little.
+It may hang or die: the gateway then ends it, and only the message that it read is rejected. Frames on the socket FD:
+in `topic length, payload length, topic, payload`; out `kind, length, content` with the kinds of `python_file`. The output
+of a decoder goes to the log of the gateway. Standard library only: a start costs little.
 """
 
 import ctypes
@@ -23,7 +23,7 @@ __all__ = ["ERROR", "MOST_BYTES", "NOTHING", "READY", "REQUEST", "RESPONSE", "VA
 REQUEST, RESPONSE = struct.Struct("!II"), struct.Struct("!cI")
 READY, VALUE, NOTHING, ERROR = b"R", b"V", b"N", b"E"
 MOST_BYTES = 8 * 1024 * 1024
-"""Of one answer; what is longer is refused."""
+"""Most bytes of one answer; a longer one is rejected."""
 _MOST_MEMORY_BYTES = 1024**3
 _PR_SET_PDEATHSIG = 1
 _MOST_TEXT = 400
@@ -43,7 +43,7 @@ def run(channel: socket.socket, file: Path, seconds: float) -> None:
         topic, payload = stream.read(topic_length), stream.read(payload_length)
         if len(payload) < payload_length:
             return
-        # Ends this process where the gateway is gone and nobody else does.
+        # Ends this process if the gateway is gone and nothing else ends it.
         signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 5)
         _answer(channel, *_decode(decode, file, topic.decode(), payload))
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -76,16 +76,16 @@ def _decode(decode: Callable[[str, bytes], Any], file: Path, topic: str, payload
 
 
 def _plain(value: Any) -> Any:
-    """Times as ISO 8601, numbers of other libraries as numbers."""
+    """Return times as ISO 8601, numbers of other libraries as numbers."""
     for name in ("isoformat", "item"):
         if hasattr(value, name):
             return getattr(value, name)()
-    message = f"the answer holds a {type(value).__name__}, which is no JSON"
+    message = f"the answer holds a {type(value).__name__}, which is not JSON"
     raise TypeError(message)
 
 
 def _say(error: BaseException, file: Path) -> str:
-    """An error in one line, with the line of the decoder that it came from."""
+    """Return an error in one line, with the line of the decoder that raised it."""
     if isinstance(error, KeyError) and error.args == ("decode",) and error.__traceback__ is not None:
         return f"{file.name} has no function decode(topic, payload)"
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
@@ -99,7 +99,7 @@ def _answer(channel: socket.socket, kind: bytes, content: bytes) -> None:
 
 
 def _main(arguments: list[str]) -> None:
-    # Where the gateway is killed, so is this.
+    # If the gateway is killed, so is this process.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,7 +1,7 @@
-"""Decoders by the name that a route gives them: ours, those of the user's folder, and those that other distributions bring.
+"""Decoders by their names in routes: ours, those of the user's folder, and those of other distributions.
 
-A distribution brings one by an entry point of group `tidegate.decoders` whose object is a `Decoder`; a file in the folder
-`gateway.decoders` is one as well (see `python_file`). Ours win by name, then the folder's.
+A distribution provides one by an entry point of group `tidegate.decoders` whose object is a `Decoder`. A file in the folder
+`gateway.decoders` is one too (see `python_file`). If names are equal, ours win, then the folder's.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ __all__ = ["ENTRY_POINTS", "IGNORE", "MAPPING", "decoder_names", "make_decoders"
 ENTRY_POINTS: Final = "tidegate.decoders"
 MAPPING: Final = "mapping"
 IGNORE: Final = "ignore"
-"""Decoders of routes that name none, but a mapping or a reason to ignore."""
+"""Decoders of routes that name a mapping or a reason to ignore instead of a decoder."""
 
 _JSON_STARTS: Final = b'{["'
 _OPENED: Final = (b"{", b"[")
@@ -38,17 +38,17 @@ _BLANK: Final = b" \t\r\n"
 
 
 def decode_auto(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
-    """JSON where the first byte that is not blank begins an object, array or string; else plain."""
+    """Decode JSON if the first byte that is not blank begins an object, array or string; else plain."""
     if payload.startswith(_OPENED):
         return decode_json(payload, match, limits, received_us)
-    # UTF-16 goes to the JSON decoder, which names it.
+    # UTF-16 goes to the JSON decoder, whose rejection names it.
     head = strip_mark(payload[:64]).lstrip(_BLANK)[:1]
     like_json = (head and (head in _JSON_STARTS or head in b"\xff\xfe\0")) or b"\0" in payload[:4]
     return (decode_json if like_json else decode_plain)(payload, match, limits, received_us)
 
 
 def decode_mapping(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
-    """By the route's mapping."""
+    """Decode by the route's mapping."""
     if match.mapping is None:
         message = f"route {match.route} has no mapping"
         raise TypeError(message)
@@ -56,7 +56,7 @@ def decode_mapping(payload: bytes, match: RouteMatch, limits: GatewaySettings, r
 
 
 def decode_ignored(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
-    """By the route's reason: no reading, whatever it holds. It is nobody's unless the route names the device."""
+    """Ignore by the route's reason, whatever the message contains. It counts for no device unless the route names one."""
     return Ignored(match.ignore or IgnoredReason.STATUS, match.device if match.device_named else "")
 
 
@@ -74,36 +74,36 @@ _STATEFUL: Final[dict[str, Callable[[DecoderState], Decoder]]] = {
     "homie": HomieDecoder,
     "sparkplug": SparkplugDecoder,
 }
-"""Made anew for each gate, with the state that they share."""
+"""Made for each gate, with the state that they share."""
 
 
 @cache
 def _brought() -> tuple[EntryPoint, ...]:
-    """What other distributions bring; looking for it reads the metadata of every one that is installed."""
+    """Return the decoders of other distributions; looking for them reads the metadata of every installed one."""
     return tuple(entry_points(group=ENTRY_POINTS))
 
 
 def decoder_names(limits: GatewaySettings | None = None) -> list[str]:
-    """Every name that a route may give, in order of the alphabet. Loads none of them; without `limits` no folder's."""
+    """Return every name that a route may give, in alphabetical order. Loads none of them; without `limits` no folder's."""
     folder = None if limits is None else limits.decoders
     return sorted({*_PURE, *_STATEFUL, *find_files(folder), *(found.name for found in _brought())})
 
 
 def make_decoders(state: DecoderState, limits: GatewaySettings | None = None) -> dict[str, Decoder]:
-    """Every decoder by its name; without `limits` no folder's.
+    """Return every decoder by its name; without `limits` no folder's.
 
     Raises:
-        ConfigError: an entry point cannot be loaded, or is no function.
+        ConfigError: an entry point cannot be loaded, or is not a function.
     """
     made: dict[str, Decoder] = {}
     for found in _brought():
         try:
             made[found.name] = found.load()
         except Exception as error:
-            message = f"decoder {found.name!r} ({found.value}) cannot be loaded: {error}; mend or remove its package"
+            message = f"decoder {found.name!r} ({found.value}) cannot be loaded: {error}; fix or remove its package"
             raise ConfigError(message) from error
         if not callable(made[found.name]):
-            message = f"decoder {found.name!r} ({found.value}) is no function (payload, match, limits, received_us)"
+            message = f"decoder {found.name!r} ({found.value}) is not a function (payload, match, limits, received_us)"
             raise ConfigError(message)
     made |= {
         name: PythonFileDecoder(file) for name, file in find_files(None if limits is None else limits.decoders).items()

@@ -1,9 +1,9 @@
-"""RuuviTag advertisements as a Ruuvi Gateway relays them: `{"rssi", "ts", "data": hex}`, one tag a message.
+"""RuuviTag advertisements relayed by a Ruuvi Gateway: `{"rssi", "ts", "data": hex}`, one tag per message.
 
 The tag's MAC in the data (else the route's device) is the device. Every field has a pattern that means "not available":
-it gives no reading. A tag sends each measurement several times, and several gateways hear it: the raw measurement with
-its number is the message's identity, whenever and however well it was heard. The number alone is none: after 65,535
-measurements (a day or two) it comes again.
+it gives no reading. A tag sends each measurement several times, and several gateways hear it. The raw measurement with its
+number is the message's identity, whenever and by whichever gateway it was heard. The number alone is not an identity: it
+repeats after 65,535 measurements (a day or two).
 Source: Ruuvi, "Data format 5 (RAWv2)"; Bluetooth core specification, advertising data.
 """
 
@@ -27,16 +27,16 @@ _TIMES: Final = ("ts", "gwts")
 _MANUFACTURER_DATA: Final = 0xFF
 _RUUVI: Final = b"\x99\x04"
 _FORMAT_5: Final = struct.Struct(">hHHhhhHBH6s")
-"""Behind the format byte: temperature, humidity, pressure, acceleration x y z, power, movements, number, MAC."""
+"""Fields after the format byte: temperature, humidity, pressure, acceleration x y z, power, movements, number, MAC."""
 _NO_INT16, _NO_UINT16, _NO_UINT8 = -0x8000, 0xFFFF, 0xFF
 _NO_VOLTAGE, _NO_TX_POWER = 0x7FF, 0x1F
 _NO_MAC: Final = b"\xff" * 6
 _MEASUREMENT_BYTES: Final = 17
-"""Of the format's bytes, those before the MAC without the format itself: what is told apart by its number."""
+"""Bytes of the format before the MAC, without the format byte: the measurement and its number."""
 
 
 def decode_ruuvi(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoded | Reject:
-    """Decode one relayed advertisement; see `Decoder`. Data of another format leaves `rssi`, and is refused by path."""
+    """Decode one relayed advertisement; see `Decoder`. Data of another format leaves `rssi`, and is rejected by path."""
     document = parse_json(payload, max_bytes=limits.max_payload_bytes, max_depth=limits.max_json_depth)
     if isinstance(document, Reject):
         return document
@@ -84,7 +84,9 @@ def _add_data(decoded: Decoded, data: object, match: RouteMatch) -> Reject | Non
     values, mac, number = read_format_5(content[1:])
     if mac is not None:
         if _is_other_mac(mac, match.device):
-            return Reject(Reason.IDENTITY_MISMATCH, "$.data", f"data of {mac}", f"data of {match.device}, as the topic")
+            return Reject(
+                Reason.IDENTITY_MISMATCH, "$.data", f"data of {mac}", f"data of {match.device}, as in the topic"
+            )
         decoded.device = mac
     if number is not None:
         decoded.message_id, decoded.id_kind = f"ruuvi5:{content[1 : 1 + _MEASUREMENT_BYTES].hex()}", TELEGRAM
@@ -109,7 +111,7 @@ def _add_rssi(decoded: Decoded, rssi: object, match: RouteMatch) -> None:
 
 
 def _manufacturer_data(advertisement: bytes) -> bytes | None:
-    """Ruuvi's part of an advertisement: a row of length, type, content."""
+    """Return Ruuvi's part of an advertisement, which is a row of length, type, content."""
     at = 0
     while at + 1 < len(advertisement):
         length = advertisement[at]
@@ -121,7 +123,7 @@ def _manufacturer_data(advertisement: bytes) -> bytes | None:
 
 
 def read_format_5(content: bytes) -> tuple[list[tuple[str, float, str | None]], str | None, int | None]:
-    """What stands behind the format byte, at least 23 bytes of it.
+    """Read the fields after the format byte, at least 23 bytes.
 
     Returns:
         (metric, value, unit) of every field that is available; MAC with colons; number of the measurement.
@@ -144,7 +146,7 @@ def read_format_5(content: bytes) -> tuple[list[tuple[str, float, str | None]], 
 
 
 def _is_other_mac(mac: str, device: str) -> bool:
-    """Whether the topic names another tag; a device that is no MAC is a name that somebody gave."""
+    """Return whether the topic names another tag; a device that is not a MAC is a name given by a person."""
     written = device.replace(":", "").replace("-", "").upper()
     is_mac = len(written) == 12 and not set(written) - set("0123456789ABCDEF")
     return is_mac and written != mac.replace(":", "")

@@ -1,4 +1,4 @@
-"""Samples inside a message: what has a time of its own gets that time, or is refused; never the message's or arrival's.
+"""Samples inside a message: a sample with its own time gets that time or is rejected; never the message's or the receive time.
 
 Read are, at any depth:
     an object with a time                `{"gps": {"ts": …, "lat": 1}}`          `gps.lat` at its time
@@ -9,12 +9,12 @@ Read are, at any depth:
     columns, objects and rows with offsets whose name says the unit (`offset_ms`, `dt_s`, `$_time` of PPMP), from a first time
     (`base`, `t0`, `start`) or the time of their object; values a step apart (`interval_s`) from a first time
 Objects that name a thing (text, `id`, `channel` …) keep their place in the name: `log[0].t`.
-Refused are: an object without a time among those with one, a time that cannot be read, offsets without a unit (by name, or
+Rejected are: an object without a time among those with one, a time that cannot be read, offsets without a unit (by name, or
 by their shape next to a time: see `series_signs`), columns of other lengths, values at an interval that belong to a time,
 and objects of an array that hold some date under an unknown name. A mapping that names such a time (as device, time,
-identity, in `skip` or in `rename`) has said what it is, and is followed.
-Kept as they are: times of day of a plan (`"on_time": "06:30"`), objects whose names are days, and values next to an
-interval where nothing has a time.
+identity, in `skip` or in `rename`) decides what it is, and is followed.
+Kept unchanged: times of day of a plan (`"on_time": "06:30"`), objects whose names are days, and values next to an interval
+if nothing has a time.
 """
 
 from collections.abc import Callable
@@ -47,16 +47,16 @@ from ingest.contract.reasons import Reason
 __all__ = ["SampledFlattener", "refuse_unknown_time", "refuse_untimed", "unknown_time"]
 
 _LONGEST: Final = 10
-"""Digits of a name that is an offset."""
+"""Most digits of a name that is an offset."""
 _Found = tuple[At | Reject, tuple[str, ...]]
-"""The time of an object, and the members that hold it."""
+"""Time of an object, and the members that hold it."""
 
 
 class SampledFlattener(ColumnFlattener):
-    """A flattener that looks for times below the item."""
+    """Flattener that looks for times below the item."""
 
     def item(self, body: Any, name: str, last: str, trail: Trail, time_key: str | None, *, inner: bool) -> None:
-        """The whole item; `inner`: its body is a part of it, which may have a time that the item has not.
+        """Read the whole item; `inner`: its body is a part of it, which may have a time that the item does not have.
 
         Raises:
             TooManyReadings: the limit is passed.
@@ -79,7 +79,7 @@ class SampledFlattener(ColumnFlattener):
         self.drop_bases()
 
     def walk(self, value: Any, flat: str, last: str, trail: Trail) -> None:
-        """Any value, as in `Flattener`; objects and arrays with times below them at those times."""
+        """Read any value, as in `Flattener`; objects and arrays with times below them at those times."""
         kind = type(value)
         if (kind is dict or kind is list) and value and len(flat) <= MAX_METRIC_BYTES:
             if kind is dict and not self._is_based and self._names.untimed(value):
@@ -100,7 +100,7 @@ class SampledFlattener(ColumnFlattener):
     # One object.
 
     def _object(self, body: dict[str, Any], flat: str, last: str, trail: Trail) -> bool:
-        """An object with a time of its own, or a series of another shape."""
+        """Read an object with its own time, or a series of another shape."""
         quantity = self._shape.quantity
         if quantity.time is not None and quantity.value in body:
             return False
@@ -111,7 +111,7 @@ class SampledFlattener(ColumnFlattener):
         return True
 
     def _time_of(self, body: dict[str, Any], flat: str, trail: Trail, *, listed: bool) -> _Found | None:
-        """The time that an object holds, None where it holds none; `listed`: it stands in an array."""
+        """Return the time that an object holds, None if it holds none; `listed`: it is in an array."""
         if self._names.keys().isdisjoint(body):
             return None
         names = self._names
@@ -125,7 +125,7 @@ class SampledFlattener(ColumnFlattener):
             kind = type(value)
             if sure and kind in (int, float) and value < YEAR_2000_S:
                 if listed or key.lower().startswith("ts") or "stamp" in key.lower():
-                    wanted = f"a time since 2000; of an offset from another time, {NAME_IT}"
+                    wanted = f"a time since 2000; if it is an offset from another time, {NAME_IT}"
                     return Reject(Reason.AMBIGUOUS_TIME, trail_path((trail, key)), show_value(value), wanted), (key,)
             elif sure and kind is str:
                 if any(character.isdigit() for character in value) and not self._is_plan(
@@ -139,7 +139,7 @@ class SampledFlattener(ColumnFlattener):
         return None
 
     def _is_plan(self, body: dict[str, Any], flat: str, key: str, *, listed: bool) -> bool:
-        """Whether a time of day says when something is to be done, not when it was measured."""
+        """Return whether a time of day says when something is to be done, not when it was measured."""
         if schedule_member(body, flat, key):
             return True
         # Clocks of measurements have seconds.
@@ -173,7 +173,7 @@ class SampledFlattener(ColumnFlattener):
         return self._row(body, flat, last, trail)
 
     def _objects(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
-        """Objects, of which any has a time of its own."""
+        """Read objects of which any has its own time."""
         found = [
             self._time_of(inner, f"{flat}[{place}]", (trail, place), listed=True) if type(inner) is dict else None
             for place, inner in enumerate(body)
@@ -200,7 +200,7 @@ class SampledFlattener(ColumnFlattener):
         return True
 
     def _stepped(self, body: list[Any], last: str, trail: Trail) -> list[_Found | None]:
-        """The times of objects that hold offsets from one outside, empty where they do not."""
+        """Return the times of objects that hold offsets from an outside time, empty if they do not."""
         if not all(type(inner) is dict for inner in body):
             return []
         named = any(map(names_thing, body))
@@ -218,7 +218,7 @@ class SampledFlattener(ColumnFlattener):
         return []
 
     def _hidden_times(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
-        """Objects that hold a time under a name that does not say so: nobody knows whose it is."""
+        """Reject objects that hold a time under a name that does not say so: its meaning is unknown."""
         for place, inner in enumerate(body):
             key = unknown_time(inner, partial(self._said, f"{flat}[{place}]"))
             if key is not None:
@@ -228,7 +228,7 @@ class SampledFlattener(ColumnFlattener):
         return False
 
     def _rows(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
-        """Rows of which one column holds the times; a first row of texts names the columns."""
+        """Read rows of which one column holds the times; a first row of texts names the columns."""
         header, rows = _header(body)
         width = max(len(row) for row in rows) if rows and all(type(row) is list for row in rows) else 0
         columns = [column for column in range(width) if all(column < len(row) and is_time(row[column]) for row in rows)]
@@ -236,7 +236,7 @@ class SampledFlattener(ColumnFlattener):
             odd = next((cell for row in body if type(row) is list for cell in row if like_time(cell, clock=True)), None)
             if odd is None and not columns:
                 return self._stepped_rows(header, rows, flat, last, trail)
-            wanted = f"rows of which one column holds times that can be read; {NAME_IT}"
+            wanted = f"rows with one column of readable times; {NAME_IT}"
             why = Reject(Reason.AMBIGUOUS_TIME, trail_path(trail), show_value(odd or body), wanted)
             self._refuse(why, partial(Flattener.walk, self, body, flat, last, trail))
             return True
@@ -245,7 +245,7 @@ class SampledFlattener(ColumnFlattener):
         return True
 
     def _stepped_rows(self, header: list[str] | None, rows: list[Any], flat: str, last: str, trail: Trail) -> bool:
-        """Rows whose first column holds offsets from a time outside of them."""
+        """Read rows whose first column holds offsets from a time outside of them."""
         widths = {len(row) if type(row) is list else 0 for row in rows}
         if len(rows) < 2 or len(widths) != 1 or min(widths) < 2:
             return False
@@ -264,7 +264,7 @@ class SampledFlattener(ColumnFlattener):
         for place, (row, at) in enumerate(zip(rows, times, strict=True), start=0 if header is None else 1):
             walk = partial(self._cells, row, 0, header, flat, last, (trail, place))
             self._timed(at, walk, self._ordinal(flat))
-        # An offset that is refused costs all rows; it is said once.
+        # A rejected offset rejects all rows; it is reported once.
         self.rejects[before:] = dict.fromkeys(self.rejects[before:])
         return True
 
@@ -282,7 +282,7 @@ class SampledFlattener(ColumnFlattener):
         self._timed(at, partial(self._cells, row, column, header, flat, last, trail), ordinal)
 
     def _cells(self, row: list[Any], column: int, header: list[str] | None, flat: str, last: str, trail: Trail) -> None:
-        """The cells of a row but that of its time."""
+        """Read the cells of a row except that of its time."""
         for place, cell in enumerate(row):
             if place == column:
                 continue
@@ -292,7 +292,7 @@ class SampledFlattener(ColumnFlattener):
             self.walk(cell, name, key, (trail, place))
 
     def _row(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
-        """One row of scalars, whose first or last is a time not long ago."""
+        """Read one row of scalars whose first or last is a recent time."""
         if len(body) < 2:
             return False
         if not (is_time(body[0]) or is_time(body[-1])) or names_number(last):
@@ -306,13 +306,13 @@ class SampledFlattener(ColumnFlattener):
     # An object that is a series.
 
     def _series(self, body: dict[str, Any], flat: str, last: str, trail: Trail) -> bool:
-        """An object whose names are times, or whose arrays are columns."""
+        """Read an object whose names are times, or whose arrays are columns."""
         times = {key for key in body if key[:1].isdigit() and self._is_time_name(key)}
         if times:
             self._by_time(body, times, flat, last, trail)
             return True
         if all(map(day_text, body)) and not names_log(last) and list not in map(type, body.values()):
-            # A name that is a day says itself of when its value is.
+            # A name that is a day says by itself when its value was measured.
             return False
         if self._numbered_by_offsets(body, trail):
             wanted = f"samples with times of their own, not offsets as names; {NAME_IT}"
@@ -329,7 +329,7 @@ class SampledFlattener(ColumnFlattener):
         return self._columns(body, flat, trail)
 
     def _numbered_by_offsets(self, body: dict[str, Any], trail: Trail) -> bool:
-        """Whether names are numbers from 0 on, and no mere places, next to a time."""
+        """Return whether names are numbers from 0 on, and not just places, next to a time."""
         if "0" not in body or not all(map(str.isdecimal, body)) or not all(len(key) < _LONGEST for key in body):
             return False
         places = list(map(int, body))
@@ -358,9 +358,9 @@ class SampledFlattener(ColumnFlattener):
 
 
 def unknown_time(body: Any, said: Callable[[str], bool]) -> str | None:
-    """The member of an array's object that holds a time under a name that does not say whose it is; None of none."""
+    """Return the member of an array's object that holds a time under a name that does not say whose it is; None without one."""
     members: dict[str, Any] = body if type(body) is dict else {}
-    # A first time is of the arrays next to it, if there are any.
+    # A first time belongs to the arrays next to it, if there are any.
     flat = {dict, list}.isdisjoint(map(type, members.values()))
     for key, value in members.items():
         says_time = named_like_time(key) or (flat and says_base(key))
@@ -372,19 +372,19 @@ def unknown_time(body: Any, said: Callable[[str], bool]) -> str | None:
 
 
 def refuse_untimed(inner: object, trail: Trail) -> Reject:
-    """Why an item without a time is refused, where others next to it have one."""
-    wanted = f"a time of its own, as others of this array have; {NAME_IT}"
+    """Return why an item without a time is rejected, if others next to it have one."""
+    wanted = f"a time of its own, like other items of this array; {NAME_IT}"
     return Reject(Reason.MISSING_FIELD, trail_path(trail), show_value(inner), wanted)
 
 
 def refuse_unknown_time(body: dict[str, Any], key: str, trail: Trail) -> Reject:
-    """Why such an object is refused."""
+    """Return why such an object is rejected."""
     wanted = f"samples whose time has a usual name, such as ts; {NAME_IT}"
     return Reject(Reason.AMBIGUOUS_TIME, trail_path((trail, key)), show_value(body[key]), wanted)
 
 
 def _numbers_of(body: list[Any], key: str) -> list[float]:
-    """The numbers of this name in objects, up to the first that has none."""
+    """Return the numbers of this name in objects, up to the first that has none."""
     found = []
     for inner in body:
         value = inner.get(key)

@@ -1,6 +1,6 @@
-"""Columns: arrays of values next to an array of times, or of offsets whose unit the name says.
+"""Columns: arrays of values next to an array of times, or of offsets whose unit is in the name.
 
-The times stand first or last or in the middle, under a usual name or none, and the columns also in objects next to them:
+The times may come first, last or in the middle, under a usual name or not. Columns may also be in objects next to them:
 `{"ts": […], "t": […]}`, `{"time": […], "data": {"t": […]}}`, `{"ts": …, "offset_ms": […], "t": […]}`, PPMP's `$_time`.
 """
 
@@ -48,14 +48,14 @@ __all__ = ["NAME_IT", "Around", "ColumnFlattener"]
 
 _TIMES: Final = time_names(())
 _MOST_PHASES: Final = 3
-"""Numbers of an array next to an interval that are still phases; more are values of one thing, one after the other."""
+"""Most numbers of an array next to an interval that are still phases; more are values of one thing, in sequence."""
 _LONGEST_US: Final = 1e15
-"""About 30 years: no offset is longer."""
+"""About 30 years: longer offsets are rejected."""
 NAME_IT: Final = "name it in a mapping: `items` and `time`; or `skip` it"
 
 
 class Looked(NamedTuple):
-    """Of one object: the time from which others may count, any other number that is a time, and how far samples are apart."""
+    """Findings of one object: the time from which others count, any other number that is a time, and the step of samples."""
 
     base: tuple[str, Any] | None
     has_stray: bool
@@ -63,38 +63,38 @@ class Looked(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What stands in an object and in those around it, the innermost first."""
+    """Findings of an object and those around it, the innermost first."""
 
     looked: list[Looked]
 
     @property
     def base(self) -> tuple[str, Any] | None:
-        """The nearest first time."""
+        """Return the nearest first time."""
         return next((one.base for one in self.looked if one.base is not None), None)
 
     @property
     def has_stray(self) -> bool:
-        """Whether a number that is a time stands anywhere there."""
+        """Return whether a number there is a time."""
         return any(one.has_stray for one in self.looked)
 
     @property
     def steps(self) -> dict[str, float]:
-        """Those of the object itself."""
+        """Steps of the object itself."""
         return self.looked[0].steps
 
     @property
     def based_steps(self) -> dict[str, float]:
-        """The nearest ones."""
+        """Nearest steps."""
         return next((one.steps for one in self.looked if one.steps), {})
 
 
 class ColumnFlattener(Flattener):
-    """A flattener that reads columns, at their times; and what all kinds of samples need for that."""
+    """Flattener that reads columns at their times, with what all kinds of samples need for that."""
 
     __slots__ = ("_bases", "_is_based", "_looked", "_names", "_ordinals", "_own", "_place", "_stride")
 
     def follow(self, own: tuple[str, ...], stride: int) -> Self:
-        """`own` are the route's time keys; `stride` how many items share the indexes of a metric."""
+        """Take the route's time keys `own`, and `stride`, how many items share the indexes of a metric."""
         self._own, self._names = own, time_names(own)
         self._stride, self._place = stride, self._index
         self._ordinals: dict[str, int] = {}
@@ -104,11 +104,11 @@ class ColumnFlattener(Flattener):
         return self
 
     def _said(self, flat: str, key: str) -> bool:
-        """Whether the mapping itself says what this member is."""
+        """Return whether the mapping itself says what this member is."""
         return self._rules.says(f"{flat}.{key}" if flat else key, key)
 
     def _timed(self, at: At | Reject, walk: Callable[[], None], ordinal: int | None = None) -> None:
-        """Walk something at a time of its own; where that is refused, so are the readings."""
+        """Read something at its own time; if that is rejected, so are the readings."""
         before, self._at, index = self._at, RECEIVED if isinstance(at, Reject) else at, self._index
         if ordinal is not None:
             self._index = self._place + ordinal * self._stride
@@ -121,7 +121,7 @@ class ColumnFlattener(Flattener):
             raise TooManyReadings(self._limit)
 
     def _refuse(self, why: Reject, walk: Callable[[], None]) -> None:
-        """Refuse what a walk gives, as one; nothing where it gives no reading."""
+        """Reject the readings of a walk, as one; nothing if it gives no reading."""
         readings, rejects = len(self.readings), len(self.rejects)
         walk()
         if len(self.readings) > readings or len(self.rejects) > rejects:
@@ -129,13 +129,13 @@ class ColumnFlattener(Flattener):
             self.rejects.append(why)
 
     def _ordinal(self, flat: str) -> int:
-        """Samples of a name are numbered through the whole item."""
+        """Return the next number of a name's samples; they are numbered through the whole item."""
         found = self._ordinals.get(flat, 0)
         self._ordinals[flat] = found + 1
         return found
 
     def _columns(self, body: dict[str, Any], flat: str, trail: Trail) -> bool:
-        """An object with columns: by its times, by its offsets; values at an interval are refused."""
+        """Read an object with columns: by its times, by its offsets; values at an interval are rejected."""
         lists = {key: value for key, value in body.items() if type(value) is list and value}
         unsaid = {key: value for key, value in lists.items() if not self._said(flat, key)}
         key = next((key for key, value in unsaid.items() if key in self._names and any(map(_timed, value))), None)
@@ -154,10 +154,10 @@ class ColumnFlattener(Flattener):
                 return True
         return self._at_interval(body, flat, trail)
 
-    # What tells that numbers are offsets.
+    # Signs that numbers are offsets.
 
     def _may_be_rungs(self, key: str, values: list[Any]) -> bool:
-        """Whether numbers may be offsets, by their name, or as numbers that only rise or fall."""
+        """Return whether numbers may be offsets, by their name, or because they only rise or fall."""
         alone = len(values) == 1 and offset_of(key) is not None and not weak_offset(key)
         if alone or self._is_sure_offset(key) or counts_from_before(key, values):
             return all(type(one) in (int, float) for one in values)
@@ -167,7 +167,7 @@ class ColumnFlattener(Flattener):
         return offset_unit_us(key) is not None or self._names.get(key, (0, False))[1]
 
     def _says_offsets(self, key: str, unit_us: float, around: Around) -> bool:
-        """Whether the name of offsets is enough where no other array has as many values: then these are refused."""
+        """Return whether the name of offsets is enough if no other array has as many values: then these are rejected."""
         if offset_unit_us(key) is not None:
             return True
         timed = around.base is not None or (unit_us > 0 and self._at[0] is not None)
@@ -176,12 +176,12 @@ class ColumnFlattener(Flattener):
     def _rungs(
         self, key: str, values: list[Any], around: Around, *, last: str = "", named: bool = False
     ) -> float | None:
-        """Of numbers that may be offsets: µs in their unit, 0 where nothing says it; None where they are none.
+        """Return µs in the unit of numbers that may be offsets, 0 if the unit is unknown; None if they are not offsets.
 
         Args:
-            key: their name, "" of a column without one.
+            key: their name, "" for a column without one.
             values: the numbers, in order.
-            around: what stands next to and around them.
+            around: findings next to and around them.
             last: the name of the array whose objects or rows hold them.
             named: whether these objects name things.
         """
@@ -203,7 +203,7 @@ class ColumnFlattener(Flattener):
         return 0.0 if sampled or is_based else None
 
     def _around(self, body: object, trail: Trail) -> Around:
-        """What stands in an object and around it, the innermost first."""
+        """Return the findings of an object and those around it, the innermost first."""
         node: Any = self._scope.item
         found = [self._look(self._scope.root), self._look(node)]
         for key in self._keys(trail):
@@ -215,14 +215,14 @@ class ColumnFlattener(Flattener):
         return Around([_look(body, self._names, self._clock.received_us), *found[::-1]])
 
     def _look(self, node: object) -> Looked:
-        """What stands in one object of the message, looked at once."""
+        """Return the findings of one object of the message, examined once."""
         looked = self._looked.get(id(node))
         if looked is None:
             looked = self._looked[id(node)] = _look(node, self._names, self._clock.received_us)
         return looked
 
     def _base_time(self, around: Around, trail: Trail) -> At | Reject | None:
-        """The first time, which is then no reading."""
+        """Return the first time, which is then not a reading."""
         if around.base is None:
             return None
         key, value = around.base
@@ -230,7 +230,7 @@ class ColumnFlattener(Flattener):
         return self._clock.read(value, AUTO, partial(trail_path, (trail, key)))
 
     def drop_bases(self) -> None:
-        """Leave out first times that were used: they are no readings."""
+        """Leave out first times that were used: they are not readings."""
         if self._bases:
             self.readings = [one for one in self.readings if not self._is_base(one)]
 
@@ -242,7 +242,7 @@ class ColumnFlattener(Flattener):
         return [self._clock.read(one, AUTO, partial(trail_path, (trail, place))) for place, one in enumerate(values)]
 
     def _times_alone(self, key: str, values: list[Any], lengths: Counter[int]) -> bool:
-        """Whether an array holds times, whatever its name, and others of its length are next to it."""
+        """Return whether an array holds times, whatever its name, and others of its length are next to it."""
         if lengths[len(values)] < 2 or not all(map(is_time, values)):
             return False
         if any(type(one) is str and not whole(one) for one in values) or named_like_time(key):
@@ -259,10 +259,10 @@ class ColumnFlattener(Flattener):
         base_us, got = (base or self._at)[0], show_value(offsets)
         why = Reason.AMBIGUOUS_TIME
         wanted = (
-            f"offsets from one time in a unit that the name says, such as offset_ms; {NAME_IT}" if not unit_us else None
+            f"offsets from one time with their unit in the name, such as offset_ms; {NAME_IT}" if not unit_us else None
         )
         if base_us is None:
-            why, wanted = Reason.MISSING_FIELD, "a time under a usual name (ts, base), from which these offsets count"
+            why, wanted = Reason.MISSING_FIELD, "a time under a usual name (ts, base), to which these offsets are added"
         elif unit_us and any(abs(offset) > _LONGEST_US / abs(unit_us) for offset in offsets):
             why, wanted = Reason.BAD_TIMESTAMP, "offsets of at most 30 years"
         if base_us is None or wanted is not None:
@@ -273,7 +273,7 @@ class ColumnFlattener(Flattener):
         ]
 
     def _at_interval(self, body: dict[str, Any], flat: str, trail: Trail) -> bool:
-        """Arrays whose values are a step apart: from a first time by a step with a unit, else refused."""
+        """Read arrays whose values are a step apart: from a first time by a step with a unit, else rejected."""
         if not (self._is_based or any(map(may_say_step, body))) or not any(map(_in_order, body.values())):
             return False
         around = self._around(body, trail)
@@ -284,7 +284,7 @@ class ColumnFlattener(Flattener):
         )
         if any(self._said(flat, key) for key in steps if key in body):
             steps = {}
-        # From a last time values would count back; nobody says so, so they are refused.
+        # From a last time values would count back; nothing says so, so they are rejected.
         ends = bool(steps) and around.base is None and any(says_end(key) and is_time(one) for key, one in body.items())
         series = {
             key
@@ -319,15 +319,15 @@ class ColumnFlattener(Flattener):
             offsets = [place * apart_us for place in range(len(values))]
             self._column(values, self._add_all(offsets, 1.0, trail, base), name, key, trail)
             return
-        wanted = f"values with own times, or `t0` and a step with its unit (`step_s`); {NAME_IT}"
+        wanted = f"values with their own times, or `t0` and a step with its unit (`step_s`); {NAME_IT}"
         why = Reject(Reason.AMBIGUOUS_TIME, trail_path(trail), show_value(values), wanted)
         self._refuse(base if isinstance(base, Reject) else why, partial(Flattener.walk, self, values, name, key, trail))
 
     def _table(self, body: dict[str, Any], time_at: str, times: list[At | Reject], flat: str, trail: Trail) -> None:
-        """Columns next to an array of times, also in objects next to it; what is no column has the object's time."""
+        """Read columns next to an array of times, also in objects next to it; other members have the object's time."""
         readings, rejects = len(self.readings), len(self.rejects)
         rest = self._table_members({key: value for key, value in body.items() if key != time_at}, times, flat, trail)
-        # A time that is refused costs a row, not each of its columns.
+        # A rejected time is one rejection of the row, not one for each of its columns.
         self.rejects[rejects:] = dict.fromkeys(self.rejects[rejects:])
         if readings == len(self.readings) and rejects == len(self.rejects):
             path, got = trail_path((trail, time_at)), show_value(body[time_at])
@@ -335,7 +335,7 @@ class ColumnFlattener(Flattener):
         self.members(rest, flat, trail)
 
     def _table_members(self, body: dict[str, Any], times: list[At | Reject], flat: str, trail: Trail) -> dict[str, Any]:
-        """Walk the columns; returns the members that are none."""
+        """Walk the columns; returns the members that are not columns."""
         rest: dict[str, Any] = {}
         for key, value in body.items():
             name, below = f"{flat}.{key}" if flat else key, (trail, key)
@@ -361,14 +361,14 @@ class ColumnFlattener(Flattener):
 
 
 def _likeness(key: str, values: list[Any]) -> int:
-    """How unlikely these are offsets, by their name, then by their ends."""
+    """Return how unlikely it is that these are offsets, by their name, then by their ends."""
     if offset_unit_us(key) is not None:
         return 0
     return 1 if offset_of(key) is not None else 2 if 0 in (values[0], values[-1]) else 3
 
 
 def _look(node: object, names: TimeNames, received_us: int) -> Looked:
-    """What stands in one object."""
+    """Return the findings of one object."""
     base, stray, steps = None, False, {}
     for key, value in node.items() if type(node) is dict else ():
         kind = type(value)
@@ -389,7 +389,7 @@ def _timed(value: Any) -> bool:
 
 
 def _holds_offsets(values: list[Any]) -> bool:
-    """Whether objects or rows may say by themselves how far each is from a first time."""
+    """Return whether objects or rows may say by themselves how far each is from a first time."""
     first = values[0]
     if type(first) is dict:
         return any(offset_of(key) is not None or key in _TIMES for key in first)
@@ -397,7 +397,7 @@ def _holds_offsets(values: list[Any]) -> bool:
 
 
 def _in_order(value: Any) -> bool:
-    """Whether this is an array of numbers, rows, or objects that name nothing: what may lie a step apart."""
+    """Return whether this is an array of numbers, rows, or objects that name nothing: values that may be a step apart."""
     if type(value) is not list or len(value) < 2:
         return False
     if all(type(one) in (int, float) or one is None for one in value):
@@ -411,6 +411,6 @@ def _rising(values: list[Any]) -> bool:
 
 
 def _lengths(body: dict[str, Any]) -> Counter[int]:
-    """How many arrays of each length are in an object, and in objects of it."""
+    """Return how many arrays of each length are in an object, and in objects of it."""
     inner = (one for value in body.values() if type(value) is dict for one in value.values())
     return Counter(len(value) for value in itertools.chain(body.values(), inner) if type(value) is list and value)

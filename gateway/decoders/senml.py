@@ -1,7 +1,7 @@
 """SenML, in JSON and in CBOR: packs of records, of one device or several.
 
-The format's own rules are in `senml_pack`, how a name becomes device and metric is in `senml_names`. A sum is a metric
-of its own, `<metric>.sum`, in its unit times seconds. Source: RFC 8428.
+The format's own rules are in `senml_pack`, the rules for names in `senml_names`. A sum is a separate metric,
+`<metric>.sum`, in its unit times seconds. Source: RFC 8428.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ from ingest.contract.reasons import Reason
 __all__ = ["RELATIVE_TIME", "decode_senml"]
 
 RELATIVE_TIME: Final = "relative_time"
-"""The time is so and so long before (or after) the receive time: all that the device knew."""
+"""Flag of a time that is a distance before (or after) the receive time: the device knew no more."""
 _RELATIVE_BELOW_US: Final = 2**28 * 1_000_000
 _CBOR_LABELS: Final[dict[object, str]] = {
     -6: "bs", -5: "bv", -4: "bu", -3: "bt", -2: "bn", -1: "bver",
@@ -30,9 +30,9 @@ _CBOR_LABELS: Final[dict[object, str]] = {
 }  # fmt: skip
 _CBOR_ARRAYS: Final = range(0x80, 0xA0)
 _CBOR_MARK: Final = 0xD9
-"""Begins the tag that says "this is CBOR"."""
+"""First byte of the tag that marks CBOR."""
 _QUANTITIES: Final = frozenset({"lat", "lon", "EL", "%EL"})
-"""Units that say what is measured: where the name holds no metric, they are it. Else latitudes and longitudes of one
+"""Units that say what is measured: they are the metric if the name holds none. Otherwise latitudes and longitudes of one
 device would be values of one metric."""
 
 
@@ -41,7 +41,7 @@ def decode_senml(
 ) -> Decoded | list[Decoded] | Reject:
     """Decode one pack, as CBOR where its first byte begins a CBOR array, else as JSON; see `Decoder`.
 
-    The format has no identity of its own: a sender gives one as MQTT user property `message-id`.
+    The format has no identity: a sender gives one as MQTT user property `message-id`.
     """
     in_cbor = payload and (payload[0] in _CBOR_ARRAYS or payload[0] == _CBOR_MARK)
     found = (_read_cbor if in_cbor else _read_json)(payload, limits)
@@ -56,7 +56,7 @@ def decode_senml(
         devices = _Readings(match, limits, received_us, flags).read(records)
     except BadPack as refused:
         return refused.reject
-    # A record may hold two: a value and a sum.
+    # A record may hold two readings: a value and a sum.
     if sum(len(decoded.readings) for decoded in devices) > limits.max_readings_per_message:
         return _too_many(limits)
     return devices[0] if len(devices) == 1 else devices
@@ -91,7 +91,7 @@ def _name_labels(record: Any) -> Any:
 
 
 class _Readings:
-    """The readings of one pack, by device."""
+    """Readings of one pack, by device."""
 
     def __init__(self, match: RouteMatch, limits: GatewaySettings, received_us: int, flags: list[str]) -> None:
         self._match, self._limits, self._received_us = match, limits, received_us
@@ -100,9 +100,9 @@ class _Readings:
         self._nobodys: list[Reject] = []
 
     def read(self, records: list[Any]) -> list[Decoded]:
-        """One entry per device. A refused record goes with the device that it names, with the first where it names none.
+        """Return one entry per device. A rejected record counts for the device that it names, else for the first.
 
-        A record that spoils the pack refuses it for each device that was named so far.
+        A record that spoils the pack rejects it for each device that was named so far.
         """
         pack = Pack()
         for index, record in enumerate(records):

@@ -1,9 +1,9 @@
-"""Which part of a SenML name is the device and which the metric; SenML itself knows only whole names.
+"""Device and metric of a SenML name; SenML itself knows only whole names.
 
-A base name and a name: their boundary is the sender's own, so the base name, without separators at its end, is the
-device. A name alone (or a base name alone) is split: a URN behind its identifier (`urn:dev:ow:10e2:temp`,
-`urn:dev:mac:0024_temp` of RFC 9039), else at its last `/`, else at its last `:`. An address (IPv6, MAC) is not split.
-Where nothing is left for the metric it is `value`.
+With a base name and a name the sender chose the boundary, so the base name, without separators at its end, is the device.
+A name alone (or a base name alone) is split: a URN after its identifier (`urn:dev:ow:10e2:temp`, `urn:dev:mac:0024_temp`
+of RFC 9039), else at its last `/`, else at its last `:`. An address (IPv6, MAC) is not split. If nothing is left for the
+metric, it is `value`.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Final
 __all__ = ["WHOLE_NAME", "read_name", "split_name"]
 
 WHOLE_NAME: Final = "value"
-"""The metric of a name that is a device as a whole."""
+"""Metric of a name that is a device as a whole."""
 _ALLOWED = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
 _URN = re.compile(r"(urn:(?:dev:[^:]+:[^:/_]+|(?!dev:)[^:]+:[^:/]+))(?:[:/_](.*))?", re.IGNORECASE)
 _ADDRESS = re.compile(r"[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){2,}")
@@ -22,11 +22,11 @@ _SEPARATORS: Final = ":/._-"
 _MAX_KNOWN: Final = 10_000
 _MAX_KNOWN_CHARACTERS: Final = 300
 _known: dict[tuple[str, str], tuple[str, str]] = {}
-"""Names that are right: the same few come with every pack. Bounded."""
+"""Valid names: the same few recur with every pack. Bounded."""
 
 
 def read_name(base: str, name: str) -> tuple[str, str] | str:
-    """Device and metric of base name and name; a text where they are no SenML name together: what is wanted."""
+    """Return device and metric of base name and name; a text, what is wanted, if they are not a SenML name together."""
     found = _known.get((base, name))
     if found is not None:
         return found
@@ -42,7 +42,7 @@ def read_name(base: str, name: str) -> tuple[str, str] | str:
 
 
 def split_name(base: str, name: str) -> tuple[str, str]:
-    """Device and metric; both hold at least one character where `base + name` is a SenML name (RFC 8428, 4.5.1)."""
+    """Split into device and metric; both have at least one character if `base + name` is a SenML name (RFC 8428, 4.5.1)."""
     if base and name:
         return base.rstrip(_SEPARATORS), name
     whole = (base or name).rstrip(_SEPARATORS)

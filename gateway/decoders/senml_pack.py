@@ -1,7 +1,7 @@
-"""What each record of a SenML pack says once the base fields of the records before it are applied to it.
+"""Records of a SenML pack, resolved with the base fields of the records before them.
 
-A base field that cannot be relied on spoils every record behind it, so it refuses the whole pack; so does a field that
-must be understood (`foo_`) and is not. Whatever else is wrong costs its own record.
+An invalid base field spoils every record after it, so it rejects the whole pack. So does an unknown field that must be
+understood (`foo_`). Any other fault rejects only its own record.
 Source: RFC 8428 sections 4 and 5; RFC 9100 for versions.
 """
 
@@ -21,12 +21,12 @@ _VALUES: Final = ("v", "vb", "vs", "vd")
 _MAX_SHAPES: Final = 1000
 _MAX_SHAPE_CHARACTERS: Final = 200
 _MAX_VERSION: Final = 31
-"""Versions are sets of features (RFC 9100): up to bit 4, units of the second registry, which are kept as they are."""
+"""Versions are sets of features (RFC 9100): up to bit 4, units of the second registry, which are kept unchanged."""
 _MAX_SECONDS: Final = 10**12
 
 
 class BadPack(Exception):
-    """The whole pack is refused."""
+    """The whole pack is rejected."""
 
     def __init__(self, reject: Reject) -> None:
         super().__init__(reject.reason)
@@ -47,7 +47,7 @@ class Resolved(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """What the labels of a record alone tell; the few shapes of a sender come again with every pack."""
+    """Facts that the labels of a record show; the few shapes of a sender recur with every pack."""
 
     unknown: str | None
     base: tuple[str, ...]
@@ -75,7 +75,7 @@ def _shape_of(record: dict[Any, Any]) -> _Shape:
 
 
 class Pack:
-    """The base fields as they stand after the records so far."""
+    """Base fields after the records so far."""
 
     __slots__ = ("_name", "_sum", "_time_us", "_unit", "_value")
 
@@ -86,7 +86,7 @@ class Pack:
         self._sum: float | None = None
 
     def resolve(self, record: object, path: str) -> Resolved | Reject | None:
-        """The next record; None where it only sets base fields.
+        """Return the next record; None if it only sets base fields.
 
         Raises:
             BadPack: this record spoils the pack.
@@ -116,7 +116,7 @@ class Pack:
         return Resolved(self._name, name or "", unit or self._unit, self._time_us + time_us, values)
 
     def names(self, record: object) -> tuple[str, str]:
-        """Base name and name of a record; empty where they cannot be read."""
+        """Return base name and name of a record; empty if they cannot be read."""
         if not isinstance(record, dict):
             return "", ""
         # A record that spoils the pack may not have set its base name yet.
@@ -131,7 +131,7 @@ class Pack:
                 raise BadPack(fault)
 
     def _take(self, label: str, value: Any, path: str) -> Reject | None:
-        """Take one base field; returns why it cannot be relied on."""
+        """Take one base field; returns why it is invalid."""
         fault: Reject | None = None
         if label == "bver":
             if not (type(value) is int and 0 < value <= _MAX_VERSION):
@@ -157,12 +157,12 @@ class Pack:
         return fault
 
     def _values(self, record: dict[Any, Any], labels: tuple[str, ...], path: str) -> list[tuple[str, _Value]] | Reject:
-        """The record's own value with the base value, and its sum with the base sum."""
+        """Return the record's own value with the base value, and its sum with the base sum."""
         given = [label for label in labels if record[label] not in (None, "")]
         if len(given) > 1:
             return Reject(Reason.OUT_OF_RANGE, path, " and ".join(given), "one of v, vb, vs and vd")
         if not labels and "s" not in record:
-            # RFC 8428 4.5.4: what is missing beside a base is zero.
+            # RFC 8428 4.5.4: a missing value next to a base is zero.
             if self._value is None and self._sum is None:
                 return Reject(Reason.MISSING_FIELD, f"{path}.v", "nothing", "one of v, vb, vs and vd, or s")
             given = [] if self._value is None else ["v"]
@@ -195,7 +195,7 @@ def _number_fault(value: object, path: str, label: str) -> Reject | None:
 
 
 def _read_microseconds(value: Any, path: str, label: str) -> int | Reject:
-    """Seconds as µs, to the nearest one; null is 0."""
+    """Return seconds as µs, to the nearest one; null is 0."""
     if value is None:
         return 0
     fault = _number_fault(value, path, label)
@@ -208,7 +208,7 @@ def _read_microseconds(value: Any, path: str, label: str) -> int | Reject:
 
 
 def _read_value(label: str, value: Any, base: float | None, path: str) -> _Value | Reject:
-    """The value with its base value; binary data (`vd`) as base64 text without padding, as JSON has it."""
+    """Return the value with its base value; binary data (`vd`) as base64 text without padding, as in JSON."""
     if label == "v":
         return _read_number(value, base, path, label)
     if label == "vb":
@@ -222,7 +222,7 @@ def _read_value(label: str, value: Any, base: float | None, path: str) -> _Value
 
 
 def _read_number(value: Any, base: float | None, path: str, label: str) -> float | BadNumber | Reject:
-    """Number plus base; a missing one is zero."""
+    """Return number plus base; a missing one is zero."""
     if value is None:
         return 0 if base is None else base
     fault = _number_fault(value, path, label)
@@ -237,4 +237,4 @@ def _add(value: float, base: float) -> float | BadNumber:
         total = value + base
     except OverflowError:
         total = math.inf
-    return total if isinstance(total, int) or math.isfinite(total) else BadNumber("a sum past every double")
+    return total if isinstance(total, int) or math.isfinite(total) else BadNumber("a sum beyond the range of a double")

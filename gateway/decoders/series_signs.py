@@ -1,7 +1,7 @@
-"""Signs that numbers are samples whose times are only said by a first time and distances from it.
+"""Signs that numbers are samples whose times follow from a first time and distances from it.
 
-`{"base": …, "dt": [0, 10, 20], "temp": […]}`, `{"t0": …, "interval_s": 10, "values": […]}`. A name may say it, or the shape:
-numbers that only rise or fall and begin or end at 0, or that lie evenly, next to a number that is a time not long ago.
+`{"base": …, "dt": [0, 10, 20], "temp": […]}`, `{"t0": …, "interval_s": 10, "values": […]}`. A name may show it, or the
+shape: numbers that only rise or fall and begin or end at 0, or that are evenly spaced, next to a recent time.
 """
 
 import itertools
@@ -61,14 +61,14 @@ _SAMPLING: Final = frozenset(
 )
 _LONGEST: Final = 1e12
 _LARGEST: Final = 1e300
-"""JSON may hold integers that no double does."""
+"""JSON may contain integers beyond every double."""
 _UNITS_US: Final = {
     "ns": 1e-3, "us": 1.0, "micros": 1.0, "ms": 1e3, "msec": 1e3, "millis": 1e3, "milliseconds": 1e3,
     "s": 1e6, "sec": 1e6, "secs": 1e6, "seconds": 1e6, "min": 6e7, "minutes": 6e7,
 }  # fmt: skip
 _DISTANCES: Final = re.compile(rf"(?:(?:time|t|ts)_?)?(?:delta|dt)s?{_UNIT}?", re.IGNORECASE)
 _BACKWARDS: Final = re.compile(r".*(?:age|ago|lag|tick)", re.IGNORECASE)
-"""Offsets that count back, or in a unit of the device's own."""
+"""Offsets that count back, or in the device's own unit."""
 _SERIES: Final = _set(
     "values value vals samples sample data series readings measurements history log logs buffer points records trace "
     "waveform wave signal stream batch window v y"
@@ -91,19 +91,19 @@ _MOST: Final = 60
 
 @lru_cache(maxsize=4096)
 def says_base(name: str) -> bool:
-    """Whether a name is of the time from which others count."""
+    """Return whether a name is of the time from which others count."""
     return len(name) <= _MOST and _BASES.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=4096)
 def says_end(name: str) -> bool:
-    """Whether a name is of the time at which others end."""
+    """Return whether a name is of the time at which others end."""
     return len(name) <= _MOST and _ENDS.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=4096)
 def offset_of(name: str) -> float | None:
-    """Of a name that may be of offsets: µs in their unit, 0 where it does not say it; None of another name."""
+    """Return µs in the unit of a name of offsets, 0 if it does not say the unit; None for another name."""
     found = _OFFSETS.fullmatch(name) if len(name) <= _MOST else None
     if found is None:
         return None
@@ -114,7 +114,7 @@ def offset_of(name: str) -> float | None:
 
 
 def counts_from_before(name: str, values: Sequence[Any]) -> bool:
-    """Whether each number may be the distance from the sample before it: a `dt` or `delta` that does not only rise or fall."""
+    """Return whether each number may be the distance from the sample before it: a `dt` or `delta` that both rises and falls."""
     return len(values) > 1 and _names_distance(name) and not is_ladder(values)
 
 
@@ -124,7 +124,7 @@ def _names_distance(name: str) -> bool:
 
 
 def step_us(name: str, value: object) -> float | None:
-    """Of a name and number that say how far samples are apart: µs, 0 where they do not say the unit; None of others."""
+    """Return the distance of samples in µs by a name and number, 0 if they do not say the unit; None for others."""
     found = _STEPS.fullmatch(name) if len(name) <= _MOST else None
     if found is None or type(value) not in (int, float) or not 0 < value < _LONGEST:  # type: ignore[operator]
         return None
@@ -134,7 +134,7 @@ def step_us(name: str, value: object) -> float | None:
 
 
 def says_sampling(name: str) -> bool:
-    """Whether such a name can only be of samples: an interval may also be that of messages."""
+    """Return whether such a name can only be of samples: an interval may also be that of messages."""
     found = _STEPS.fullmatch(name)
     if found is None:
         return False
@@ -144,46 +144,46 @@ def says_sampling(name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def may_be_series(name: str) -> bool:
-    """Whether a name says something of the times of a series."""
+    """Return whether a name says something about the times of a series."""
     return len(name) <= _MOST and any(sign.fullmatch(name) for sign in (_BASES, _OFFSETS, _STEPS))
 
 
 @lru_cache(maxsize=4096)
 def may_say_step(name: str) -> bool:
-    """Whether such a name says it without a first time: a rate or a frequency may as well be a value."""
+    """Return whether such a name says it without a first time: a rate or a frequency may also be a value."""
     found = _STEPS.fullmatch(name) if len(name) <= _MOST else None
     return found is not None and (found["rate"] is None or says_sampling(name))
 
 
 def names_series(name: str) -> bool:
-    """Whether a name says only that values follow, not which."""
+    """Return whether a name says only that values follow, not which."""
     return name.lower() in _SERIES
 
 
 def names_log(name: str) -> bool:
-    """Whether a name is of samples that were kept."""
+    """Return whether a name is of stored samples."""
     return name.lower() in _LOGS
 
 
 @lru_cache(maxsize=4096)
 def names_axis(name: str) -> bool:
-    """Whether a name is of what numbers things in space or order, not in time."""
+    """Return whether a name is of numbers that order things in space or sequence, not in time."""
     return not _AXES.isdisjoint(_WORDS.findall(name[:_MOST].lower()))
 
 
 @lru_cache(maxsize=4096)
 def names_number(name: str) -> bool:
-    """Whether a name is of numbers that may be as large as a time: serial numbers, counters."""
+    """Return whether a name is of numbers that may be as large as a time: serial numbers, counters."""
     return not _THINGS.isdisjoint(_WORDS.findall(name[:_MOST].lower()))
 
 
 def weak_offset(name: str) -> bool:
-    """Whether such a name is as often that of a value, as `t` is."""
+    """Return whether such a name is just as often that of a value, like `t`."""
     return name.lower() in ("t", "s", "d", "us", "tm", "age", "delta", "deltas", "lag")
 
 
 def is_ladder(values: Sequence[Any]) -> bool:
-    """Whether numbers only rise or only fall."""
+    """Return whether numbers only rise or only fall."""
     if len(values) < 2 or not all(type(one) in (int, float) for one in values):
         return False
     rises = [before < after for before, after in itertools.pairwise(values)]
@@ -192,7 +192,7 @@ def is_ladder(values: Sequence[Any]) -> bool:
 
 
 def even(values: Sequence[Any]) -> bool:
-    """Whether the numbers of a ladder lie evenly, three at least."""
+    """Return whether at least three numbers of a ladder are evenly spaced."""
     if any(abs(one) > _LARGEST for one in values):
         return False
     gaps = [after - before for before, after in itertools.pairwise(values)]

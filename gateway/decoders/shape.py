@@ -1,4 +1,4 @@
-"""What goes into a decoder and what comes out: the shapes all formats share."""
+"""Inputs and outputs of decoders: the shapes that all formats share."""
 
 import re
 from collections.abc import Callable
@@ -21,11 +21,11 @@ __all__ = ["Decoded", "Decoder", "Decoding", "Ignored", "Reply", "RouteMatch"]
 
 @dataclass(frozen=True, slots=True)
 class RouteMatch:
-    """A topic's route, resolved: who sends, what a bare value is called, and what the payload itself does not say.
+    """Route of a topic, resolved: the device, the name of a bare value, and what the payload itself does not say.
 
-    `names` are the named segments of the route's filter as they stand in this topic; `route` says in words which route
-    it is. `candidates`, where there are any, are the routes among which the payload decides, in order: each but the last has a
-    condition, `payload` or its mapping's `when`. `device_named`: the route says how the device is called.
+    `names` are the named segments of the route's filter in this topic; `route` describes the route. `candidates`, if there
+    are any, are the routes among which the payload decides, in order: each but the last has a condition, `payload` or its
+    mapping's `when`. `device_named`: the route gives the device's name.
     """
 
     decoder: str
@@ -47,7 +47,7 @@ class RouteMatch:
 
 
 class Reply(NamedTuple):
-    """What the gateway publishes to the device side because of a message: a rebirth request, a receipt."""
+    """Message that the gateway publishes to the device side because of a message: a rebirth request, a receipt."""
 
     topic: str
     payload: bytes
@@ -55,11 +55,11 @@ class Reply(NamedTuple):
 
 
 class Decoded(msgspec.Struct, gc=False):
-    """Readings of one device, and the parts that were refused. `sequence` holds (boot, seq) of each numbered item.
+    """Readings of one device, and the rejected parts. `sequence` holds (boot, seq) of each numbered item.
 
-    `message_id` is the format's own key (a frame counter, a deduplication id), where it has one. Without readings it
-    is a dead letter (for its first refused part), and without these too it is ignored `no_value`. `id_kind` says what kind of
-    key it is: `fm`, or `tg` of a telegram that several receivers may hear.
+    `message_id` is the format's own identity (a frame counter, a deduplication id), if it has one. Without readings it is a
+    dead letter (for its first rejected part), and without rejected parts too it is ignored as `no_value`. `id_kind` is the
+    kind of the identity: `fm`, or `tg` for a telegram that several receivers may hear.
     """
 
     device: str
@@ -77,9 +77,9 @@ class Decoded(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """No reading by rule: acknowledged and counted, not kept.
+    """Message without readings by rule: acknowledged and counted, not kept.
 
-    `device` shows that it lives; None: the route's; empty: nobody's.
+    `device` is the device that it shows to be alive; None: the route's; empty: no device.
     """
 
     reason: IgnoredReason
@@ -88,8 +88,8 @@ class Ignored:
 
 
 Decoding = Decoded | Reject | Ignored | list[Decoded]
-"""A list holds one entry per device, where a message carries readings of several; it is not empty."""
+"""A list holds one entry per device, if a message carries readings of several; it is not empty."""
 
 Decoder = Callable[[bytes, RouteMatch, GatewaySettings, int], Decoding]
-"""(payload, route, limits, receive time in epoch µs) to an outcome. No clock, no I/O; what it must remember between
-messages goes through a `DecoderState` given to it when it was made."""
+"""(payload, route, limits, receive time in epoch µs) to an outcome. No clock, no I/O; state between messages goes through
+a `DecoderState` that it got when it was made."""

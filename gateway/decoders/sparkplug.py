@@ -1,17 +1,17 @@
-"""Sparkplug B: births define names, aliases, datatypes and units; data is read by them, over restarts too.
+"""Sparkplug B: births define names, aliases, datatypes and units; data is read by them, also across restarts.
 
 Topics `spBv1.0/<group>/<type>/<node>[/<device>]`; the device is `<group>/<node>` or `<group>/<node>/<device>`, or what the
-route says. Values of births and of data are readings; deaths, STATE and commands are not, nor are bdSeq and what stands
-under Node Control. Arrays become `name[0]`, `name[1]`, templates `template/member`; a dataset, bytes or a file is a
-refused part.
+route says. Values of births and of data are readings; deaths, STATE and commands are not, nor are bdSeq and metrics under
+Node Control. Arrays become `name[0]`, `name[1]`, templates `template/member`; a dataset, bytes or a file is a rejected
+part.
 
-Aliases are remembered in the gateway's state, by the rules of gateway/decoders/told.py. A name is never guessed: where
-no birth is known, or it is undecided which one a message belongs to, the metric is refused (`alias_unknown`, its bytes
-kept to be redriven) and the node is asked for a rebirth; see gateway/decoders/sparkplug_nodes.py for that and for doubt.
+Aliases are remembered in the gateway's state, by the rules of gateway/decoders/told.py. A name is never guessed. If no
+birth is known, or it is undecided which birth a message belongs to, the metric is rejected (`alias_unknown`, its bytes
+kept to be redriven) and the node is asked for a rebirth; see gateway/decoders/sparkplug_nodes.py.
 
-Identity: the payload's bytes (as a hash). They hold the node's clock in milliseconds and its sequence number, so two
-messages are equal only where they are one, sent twice; the sequence number alone wraps every 256 messages. Where the
-node has no clock (no timestamp, or one before 2000) two messages a reboot apart may be equal, so it has no identity.
+Identity: a hash of the payload's bytes. They hold the node's clock in milliseconds and its sequence number, so two
+messages are equal only if they are one message, sent twice; the sequence number alone wraps every 256 messages. If the
+node has no clock (no timestamp, or one before 2000), two messages a reboot apart may be equal, so there is no identity.
 """
 
 import hashlib
@@ -48,14 +48,14 @@ __all__ = ["SparkplugDecoder"]
 SEQ_GAP: Final = "seq_gap"
 BIRTH_UNCONFIRMED: Final = "birth_unconfirmed"
 _NOBODY: Final = ""
-"""What a host says is no sign of life of a device."""
+"""A host's messages do not show that a device is alive."""
 _NAMESPACE: Final = "spBv1.0"
 _NODE_KINDS: Final = frozenset({"NBIRTH", "NDATA", "NDEATH", "NCMD"})
 _DEVICE_KINDS: Final = frozenset({"DBIRTH", "DDATA", "DDEATH", "DCMD"})
 
 
 class _Address(NamedTuple):
-    """A topic of the namespace, taken apart. `node` is `<group>/<node>`, `head` what stands before the namespace."""
+    """Parts of a topic of the namespace. `node` is `<group>/<node>`, `head` the part before the namespace."""
 
     kind: str
     node: str
@@ -86,7 +86,7 @@ def _read_topic(topic: str) -> _Address | None:
 
 
 class SparkplugDecoder:
-    """One gateway's Sparkplug decoder; see `Decoder`. Called in receive order."""
+    """Sparkplug decoder of one gateway; see `Decoder`. Called in receive order."""
 
     def __init__(self, state: DecoderState) -> None:
         self._state = state
@@ -104,7 +104,7 @@ class SparkplugDecoder:
                 "spBv1.0/<group>/<type>/<node>[/<device>] with a type such as NDATA or DDATA, or spBv1.0/STATE/<host>"
             )
             return Reject(Reason.UNDECODED, "topic", show(match.topic), wanted)
-        # A route without a device of its own gives all of the topic but its last segment, which tells nobody apart.
+        # A route without its own device gives the topic without its last segment, which is the same for all devices.
         device = where.name if match.device == match.topic.rpartition("/")[0] else match.device
         if where.kind == "STATE":
             return Ignored(IgnoredReason.STATUS, _NOBODY)
@@ -163,13 +163,13 @@ class SparkplugDecoder:
         return decoded
 
     def _follow(self, node: Node, where: _Address, message: Payload) -> bool:
-        """Keep the node's book; True where a message before this one was missed."""
+        """Follow the node's sequence; True if a message before this one was missed."""
         generation = self._state.generation
         if where.kind == "NBIRTH":
             node.born(message.seq, _ordering_ms(message), _bd_seq(message), generation)
             return False
         missed = node.follow(message.seq, _ordering_ms(message), generation)
-        # Only of devices whose birth is remembered: their number is bounded, that of names is not.
+        # Only for devices whose birth is remembered: their number is bounded, that of names is not.
         if where.kind == "DDEATH" and where.device is not None and self._state.get(_key(where)) is not None:
             node.device_gone(where.device)
         return missed
@@ -180,7 +180,7 @@ class SparkplugDecoder:
         if not self._memory.told(_key(where)).learn(pack(definitions), _ordering_ms(message)):
             wanted = (
                 f"a birth of at most {MAX_VALUE_BYTES} bytes on a topic of at most {MAX_KEY_CHARACTERS} characters, and "
-                "room among what all devices told"
+                "free space in the remembered state of all devices"
             )
             fault = Reject(Reason.TOO_LARGE, "$.metrics", f"{len(definitions)} definitions", wanted)
             decoded.rejects.append(fault)
@@ -207,7 +207,7 @@ def _key(where: _Address) -> str:
 
 
 def _ordering_ms(message: Payload) -> int | None:
-    """When it was sent; None where its sender's clock was never set, since that orders nothing."""
+    """Return when it was sent; None if its sender's clock was never set, because such a time orders nothing."""
     return message.time_ms if message.time_ms is not None and message.time_ms >= YEAR_2000_MS else None
 
 
@@ -226,7 +226,7 @@ def _identity(payload: bytes, message: Payload) -> str | None:
 
 
 def _define(metrics: list[Metric], decoded: Decoded) -> list[Definition]:
-    """What a birth defines. An alias that stands twice means nothing: both metrics go by name only."""
+    """Return the definitions of a birth. An alias that occurs twice is ignored: both metrics then go by name only."""
     counts = Counter(metric.alias for metric in metrics)
     definitions: list[Definition] = []
     for place, metric in enumerate(metrics):

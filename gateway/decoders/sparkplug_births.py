@@ -1,6 +1,6 @@
-"""What a birth defines: each metric's name, alias, datatype and unit; as bytes to remember, and to look up in.
+"""Definitions of a birth: each metric's name, alias, datatype and unit, as bytes to remember and to look up in.
 
-A template's members are metrics of their own here, named `template/member`.
+A template's members are separate metrics here, named `template/member`.
 """
 
 from collections.abc import Callable
@@ -17,14 +17,14 @@ __all__ = ["Definition", "Definitions", "flatten", "is_protocol", "pack", "prope
 UNIT_PROPERTIES: Final = ("engUnit", "Engineering Units")
 _WANTED_PROPERTIES: Final = (*UNIT_PROPERTIES, "Quality")
 _QUALITIES: Final[dict[object, str]] = {0: "quality_bad", 500: "quality_stale"}
-"""The codes of Sparkplug's Quality property; 192 is good."""
+"""Codes of Sparkplug's Quality property; 192 is good."""
 MAX_TEMPLATE_DEPTH: Final = 8
 _TEMPLATE_FIELD: Final = 18
 _PROTOCOL: Final = frozenset({"bdSeq", "Node Control", "Device Control"})
 
 
 class Definition(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One metric as its birth told it. `steers`: it steers the protocol and is no reading."""
+    """One metric as its birth defined it. `steers`: it steers the protocol and is not a reading."""
 
     name: str
     alias: int | None
@@ -34,7 +34,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Definitions:
-    """The metrics of one edge node or device."""
+    """Metrics of one edge node or device."""
 
     __slots__ = ("_by_alias", "_by_name")
 
@@ -43,7 +43,7 @@ class Definitions:
         self._by_alias = {one.alias: one for one in definitions if one.alias is not None}
 
     def find(self, metric: Metric) -> Definition | None:
-        """This metric's definition, by its name where it has one."""
+        """Return this metric's definition, by its name if it has one."""
         if metric.name is not None:
             return self._by_name.get(metric.name)
         return None if metric.alias is None else self._by_alias.get(metric.alias)
@@ -54,12 +54,12 @@ _decode = msgspec.msgpack.Decoder(list[Definition]).decode
 
 
 def pack(definitions: list[Definition]) -> bytes:
-    """The definitions as bytes."""
+    """Encode the definitions as bytes."""
     return _encode(definitions)
 
 
 def unpack(packed: bytes) -> Definitions:
-    """The definitions; none where the bytes are none of ours."""
+    """Decode the definitions; empty if the bytes are not ours."""
     try:
         return Definitions(_decode(packed))
     except msgspec.MsgspecError:
@@ -67,15 +67,15 @@ def unpack(packed: bytes) -> Definitions:
 
 
 def is_protocol(name: str) -> bool:
-    """Whether this metric steers the protocol: bdSeq, and what stands under Node Control and Device Control."""
+    """Return whether this metric steers the protocol: bdSeq, and metrics under Node Control and Device Control."""
     return name.partition("/")[0] in _PROTOCOL
 
 
 def properties_of(metric: Metric) -> tuple[str | None, list[str]]:
-    """The engineering unit that the metric's properties name, and flags for a quality that is not good.
+    """Return the engineering unit in the metric's properties, and flags for a quality that is not good.
 
     Raises:
-        BadProtobuf: these are no properties.
+        BadProtobuf: these are not properties.
     """
     if metric.properties is None:
         return None, []
@@ -89,14 +89,14 @@ def properties_of(metric: Metric) -> tuple[str | None, list[str]]:
 
 
 def flatten(metrics: list[Metric], name_of: Callable[[Metric], str | None], max_metrics: int) -> list[Metric]:
-    """The metrics with each template instance followed by its members, named `template/member`.
+    """Return the metrics with each template instance followed by its members, named `template/member`.
 
-    The instance itself stays, as a metric without a value; a member's time is the instance's where it has none of its
-    own. Definitions of templates, and instances whose name is not known, have no members here.
+    The instance itself stays, as a metric without a value; a member without its own time has the instance's. Definitions
+    of templates, and instances with an unknown name, have no members here.
 
     Raises:
-        TooMany: more than `max_metrics` come out.
-        BadProtobuf: a template's bytes are none, or templates are nested deeper than `MAX_TEMPLATE_DEPTH`.
+        TooMany: the result has more than `max_metrics`.
+        BadProtobuf: a template's bytes are invalid, or templates are nested deeper than `MAX_TEMPLATE_DEPTH`.
     """
     if not any(metric.field == _TEMPLATE_FIELD for metric in metrics):
         return metrics
@@ -117,7 +117,7 @@ def flatten(metrics: list[Metric], name_of: Callable[[Metric], str | None], max_
 
 
 def _open_template(template: Metric, name: str | None, max_metrics: int) -> list[Metric]:
-    """Its members; the template is left without a value."""
+    """Return its members; the template is left without a value."""
     members = [] if template.null else read_template(template.raw, max_metrics=max_metrics)  # type: ignore[arg-type]
     template.field, template.null, template.datatype = 0, True, TEMPLATE
     if name is None or members is None:

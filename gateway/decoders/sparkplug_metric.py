@@ -1,6 +1,6 @@
-"""One Sparkplug metric from its bytes; values stay as they stand on the wire.
+"""One Sparkplug metric from its bytes; values stay in wire form.
 
-What they mean is known only with the datatype, and that only with the birth. Source: Sparkplug 3.0.0, sparkplug_b.proto.
+Their meaning depends on the datatype, which only the birth gives. Source: Sparkplug 3.0.0, sparkplug_b.proto.
 """
 
 import struct
@@ -25,13 +25,13 @@ __all__ = [
 ]
 
 MAX_FIELDS: Final = 100
-"""Of a metric, and of a message beside its metrics."""
+"""Most fields of a metric, and of a message besides its metrics."""
 _MAX_PROPERTY_FIELDS: Final = 1000
 _WIRES: Final = {10: 0, 11: 0, 12: 5, 13: 1, 14: 0, 15: 2, 16: 2, 17: 2, 18: 2}
 """Wire type of each field that holds a value."""
 _ALIAS_TAG, _TIME_TAG, _DATATYPE_TAG = 0x10, 0x18, 0x20
 _NUMBER_TAGS: Final = frozenset({_ALIAS_TAG, _TIME_TAG, _DATATYPE_TAG, 0x50, 0x58, 0x70})
-"""Field number and wire type of what data messages are made of; the last three are int, long and boolean values."""
+"""Field number and wire type of the fields of data messages; the last three are int, long and boolean values."""
 _ONE_BYTE: Final = 0x7F
 _64_BITS: Final = 0xFFFF_FFFF_FFFF_FFFF
 _FLOAT: Final = struct.Struct("<f")
@@ -40,16 +40,16 @@ _REAL_FORMS: Final = {0x65: _FLOAT, 0x69: _DOUBLE}
 
 
 class TooMany(Exception):
-    """A message with more metrics than it may have; holds that number."""
+    """A message has more metrics than allowed; holds that number."""
 
 
 class Metric(msgspec.Struct, gc=False):
-    """One metric; None where a field is not there. Times in epoch ms.
+    """One metric; None for a missing field. Times in epoch ms.
 
     `field` is the number of the field that holds the value (10 int, 11 long, 12 float, 13 double, 14 boolean,
     15 string, 16 bytes, 17 dataset, 18 template), 0 for none; `raw` is an unsigned integer, a float, or bytes.
-    `traits` keeps what was read of the properties. `is_plain`: nothing but alias, time, datatype and a number or
-    boolean, as in data that comes all day.
+    `traits` caches the parsed properties. `is_plain`: only alias, time, datatype and a number or boolean, as in usual
+    data messages.
     """
 
     name: str | None = None
@@ -67,10 +67,10 @@ class Metric(msgspec.Struct, gc=False):
 
 
 def read_metric(data: bytes, at: int, end: int, stamp: bytes = b"", sent_ms: int | None = None) -> Metric:
-    """The metric from `at` to before `end`; a cut raises IndexError or struct.error.
+    """Read the metric from `at` to before `end`; a truncated one raises IndexError or struct.error.
 
-    Fields that come all day are read here, the others one by one. Most metrics have the message's own time: `stamp` is
-    how that stands in a metric, so it is not read again.
+    Usual fields are read here, the others one by one. Most metrics have the message's own time: `stamp` is its encoding in
+    a metric, so it is not parsed again.
     """
     metric = Metric()
     start = at
@@ -108,7 +108,7 @@ def read_metric(data: bytes, at: int, end: int, stamp: bytes = b"", sent_ms: int
 
 
 def read_whole(data: bytes) -> Metric:
-    """The metric that these bytes are; raises BadProtobuf where they are none."""
+    """Read the metric that these bytes are; raises BadProtobuf if they are not one."""
     try:
         return read_metric(data, 0, len(data))
     except (IndexError, struct.error):
@@ -117,7 +117,7 @@ def read_whole(data: bytes) -> Metric:
 
 
 def read_few(data: bytes, most: int) -> list[Field]:
-    """The fields, of which no sender writes many; else they would cost more time than a message may."""
+    """Read the fields, of which no sender writes many; more would cost more time than a message may."""
     fields = list(islice(read_fields(data), most + 1))
     if len(fields) > most:
         message = f"more than {most} fields"
@@ -126,7 +126,7 @@ def read_few(data: bytes, most: int) -> list[Field]:
 
 
 def read_long(data: bytes, at: int) -> tuple[int, int]:
-    """The number of more than one byte at `at`, cut to 64 bits, and the place behind it."""
+    """Return the number of more than one byte at `at`, cut to 64 bits, and the place after it."""
     number = shift = 0
     while shift < 70:
         byte = data[at]
@@ -166,10 +166,10 @@ def _take_field(metric: Metric, field: Field) -> None:
 
 
 def as_number(field: Field) -> int:
-    """An unsigned number; raises BadProtobuf where the field is none."""
+    """Return an unsigned number; raises BadProtobuf if the field is not one."""
     number, wire, value = field
     if wire != WIRE_VARINT or not isinstance(value, int):
-        message = f"field {number} has wire type {wire} where a number was wanted"
+        message = f"field {number} has wire type {wire}, but a number was wanted"
         raise BadProtobuf(message)
     return value
 
@@ -181,10 +181,10 @@ def _real(number: int, value: int | bytes) -> float:
 
 
 def read_template(data: bytes, *, max_metrics: int) -> list[Metric] | None:
-    """The members of a template instance; None for a definition, which holds no values.
+    """Return the members of a template instance; None for a definition, which holds no values.
 
     Raises:
-        BadProtobuf: these bytes are no template.
+        BadProtobuf: these bytes are not a template.
         TooMany: it has more than `max_metrics` members.
     """
     members: list[Metric] = []
@@ -199,10 +199,10 @@ def read_template(data: bytes, *, max_metrics: int) -> list[Metric] | None:
 
 
 def read_properties(data: bytes, wanted: tuple[str, ...]) -> dict[str, str | int]:
-    """The properties of these names that are texts or integers.
+    """Return the properties of these names that are texts or integers.
 
     Raises:
-        BadProtobuf: these bytes are no property set.
+        BadProtobuf: these bytes are not a property set.
     """
     keys: list[str] = []
     values: list[bytes] = []

@@ -1,10 +1,10 @@
-"""Whether what was born is still what sends: sequence numbers, births and deaths per edge node; when to ask anew.
+"""Validity of births: sequence numbers, births and deaths per edge node, and when to ask for a rebirth.
 
-A node's messages are numbered 0 to 255 and around. A gap means that something was missed, maybe a birth, so what is
-known of its aliases is in doubt until the node tells them again. The same holds after a restart: nobody knows what a
-node told meanwhile (its births travel at QoS 0 and no broker need keep them). In doubt, readings are still decoded by
-what is known, flagged, and the node is asked for a rebirth: once a minute at most, and all nodes together at most
-`MAX_ASKED` times a minute, so that a restart does not have a whole fleet answer at once.
+A node's messages are numbered 0 to 255 and wrap. A gap means that a message was missed, perhaps a birth, so the known
+aliases are in doubt until the node sends a birth again. The same holds after a restart: the births sent meanwhile are
+unknown (they travel at QoS 0, and brokers need not keep them). In doubt, readings are still decoded by the known aliases
+and flagged, and the node is asked for a rebirth: at most once a minute, and all nodes together at most `MAX_ASKED` times a
+minute, so that a restart does not make a whole fleet answer at once.
 Source: Sparkplug 3.0.0, tck-id-operational-behavior-host-reordering-*, -edge-node-intentional-disconnect-*.
 """
 
@@ -17,9 +17,9 @@ __all__ = ["MAX_ASKED", "Node", "Nodes"]
 MAX_ASKED: Final = 300
 _MINUTE_US: Final = 60_000_000
 _MAX_NODES: Final = 20_000
-"""Of those with a birth, and of those without."""
+"""Most nodes with a birth, and most without."""
 _MAX_CHARACTERS: Final = 256
-"""Of the names that are kept; of a longer one its hash."""
+"""Most characters of a kept name; of a longer one its hash is kept."""
 
 
 class Node:
@@ -39,11 +39,11 @@ class Node:
         self._last_ms = -1
 
     def is_certain(self, device: str | None) -> bool:
-        """Whether the newest known birth of the node or of this device is surely its newest one."""
+        """Return whether the newest known birth of the node or of this device is certainly its newest one."""
         return device not in self._gone and (self._certain or device in self._born)
 
     def follow(self, seq: int | None, time_ms: int | None, generation: int) -> bool:
-        """A numbered message other than NBIRTH; True where something before it was missed."""
+        """Follow a numbered message other than NBIRTH; True if a message before it was missed."""
         last, expected = self._last_seq, None if self._last_seq is None else (self._last_seq + 1) % 256
         at = self._last_ms if time_ms is None else time_ms
         again = generation != self._generation and at <= self._last_ms
@@ -52,7 +52,7 @@ class Node:
         if seq is None:
             return False
         self._last_seq, self._last_ms = seq, at
-        # A redelivery on a new connection goes back in the sequence; a message that comes twice stands still in it.
+        # A redelivery on a new connection goes back in the sequence; a repeated message does not move it.
         if expected is None or seq == expected or again or same:
             return False
         self._certain = False
@@ -60,7 +60,7 @@ class Node:
         return True
 
     def born(self, seq: int | None, time_ms: int | None, bd_seq: int | None, generation: int) -> None:
-        """NBIRTH: the sequence begins anew, and all that follows is known."""
+        """Handle NBIRTH: the sequence begins again, and everything that follows is known."""
         self._last_seq, self._last_ms, self._generation = seq, -1 if time_ms is None else time_ms, generation
         self.bd_seq = bd_seq
         self._certain = self.was_born = True
@@ -68,25 +68,25 @@ class Node:
         self._gone.clear()
 
     def device_born(self, device: str) -> None:
-        """DBIRTH, after `follow`."""
+        """Handle DBIRTH, after `follow`."""
         self._gone.discard(device)
         if not self._certain:
             self._born.add(device)
 
     def device_gone(self, device: str) -> None:
-        """DDEATH of a device that was born, after `follow`."""
+        """Handle DDEATH of a device that was born, after `follow`."""
         self._born.discard(device)
         self._gone.add(device)
 
     def gone(self, bd_seq: int | None) -> None:
-        """NDEATH; one that belongs to an earlier session (another bdSeq) came late and says nothing about this one."""
+        """Handle NDEATH; one of an earlier session (another bdSeq) came late and says nothing about this one."""
         if bd_seq is None or self.bd_seq is None or bd_seq == self.bd_seq:
             self._certain = False
             self._born.clear()
 
 
 class Nodes:
-    """All edge nodes, and the right to ask them."""
+    """All edge nodes, and the rate at which they may be asked."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, Node] = OrderedDict()
@@ -94,9 +94,10 @@ class Nodes:
         self._minute, self._asked = -1, 0
 
     def node(self, name: str, generation: int, *, is_known: bool = False) -> Node:
-        """The node of this name (group/node); `is_known`: a birth of it is remembered.
+        """Return the node of this name (group/node); `is_known`: a birth of it is remembered.
 
-        Of too many the one that was silent for longest is forgotten; names without a birth crowd out only such names.
+        If there are too many, the one that was silent for longest is forgotten; names without a birth displace only such
+        names.
         """
         key = name if len(name) <= _MAX_CHARACTERS else hashlib.sha256(name.encode()).hexdigest()
         node = self._known.pop(key, None) or self._strangers.pop(key, None) or Node(generation)
@@ -111,7 +112,7 @@ class Nodes:
         return node
 
     def may_ask(self, node: Node, received_us: int) -> bool:
-        """Whether the node is to be asked for a rebirth now; counts as asked."""
+        """Return whether to ask the node for a rebirth now; True counts as asked."""
         if node.asked_us is not None and 0 <= received_us - node.asked_us < _MINUTE_US:
             return False
         minute = received_us // _MINUTE_US

@@ -41,7 +41,7 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
     """Read one payload; a compressed one (a body in zlib's or gzip's form) is inflated to at most `max_bytes`.
 
     Raises:
-        BadProtobuf: these bytes are no Sparkplug payload.
+        BadProtobuf: these bytes are not a Sparkplug payload.
         TooMany: it has more than `max_metrics` metrics.
     """
     payload, rest = Payload([]), []
@@ -52,7 +52,7 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
         while at < end:
             start, tag = at, data[at]
             if tag not in _PAYLOAD_TAGS:
-                # Rare, and bounded by what is left: the generic reader takes over.
+                # Rare, and bounded by the rest: the generic reader takes over.
                 rest = read_few(data[at:], max_metrics + MAX_FIELDS)
                 break
             number = data[at + 1]
@@ -78,7 +78,7 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
 
 
 def _finish(payload: Payload, rest: list[Field], max_metrics: int, max_bytes: int) -> Payload:
-    """The payload with the fields that came behind one that is rare; inflated where it is compressed."""
+    """Return the payload with the fields after a rare one; inflated if it is compressed."""
     uuid, body = None, None
     for field in rest:
         number = field[0]
@@ -104,7 +104,7 @@ def _finish(payload: Payload, rest: list[Field], max_metrics: int, max_bytes: in
 
 
 def _inflate(body: bytes, max_bytes: int) -> bytes:
-    """Both forms that the specification knows (DEFLATE and GZIP) tell themselves apart."""
+    """Inflate a body; both forms of the specification (DEFLATE and GZIP) are recognised by their header."""
     inflater = zlib.decompressobj(32 + zlib.MAX_WBITS)
     try:
         data = inflater.decompress(body, max_bytes + 1)
@@ -118,7 +118,7 @@ def _inflate(body: bytes, max_bytes: int) -> bytes:
 
 
 def rebirth_request(time_ms: int) -> bytes:
-    """The payload of an NCMD that asks an edge node to send its births again.
+    """Return the payload of an NCMD that asks an edge node to send its births again.
 
     Source: Sparkplug 3.0.0, tck-id-operational-behavior-data-commands-ncmd-rebirth-*: no seq, a Boolean metric, true.
     """

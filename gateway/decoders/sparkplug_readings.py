@@ -1,4 +1,4 @@
-"""The metrics of one Sparkplug message to readings: name, datatype and unit from the birth, time from the metric."""
+"""Metrics of one Sparkplug message to readings: name, datatype and unit from the birth, time from the metric."""
 
 from collections.abc import Callable
 from functools import partial
@@ -28,7 +28,7 @@ Lookup = Callable[[Metric], Definition | None]
 
 
 def look_up(known: list[Definitions]) -> Lookup:
-    """How to find a metric's definition; None where there is none, or where several births disagree about it."""
+    """Return the lookup of a metric's definition; it gives None if there is none, or if several births disagree about it."""
     return known[0].find if len(known) == 1 else partial(_find_agreed, known)
 
 
@@ -38,10 +38,10 @@ def _find_agreed(known: list[Definitions], metric: Metric) -> Definition | None:
 
 
 class Reader:
-    """One message's way from metrics to readings, into `decoded`.
+    """Reader of one message's metrics to readings, into `decoded`.
 
     Attributes:
-        stale: whether a metric did not fit what is known of its birth.
+        stale: whether a metric did not fit its known birth.
     """
 
     def __init__(self, decoded: Decoded, match: RouteMatch, limits: GatewaySettings, received_us: int) -> None:
@@ -56,7 +56,7 @@ class Reader:
         """Add the readings of all metrics.
 
         Raises:
-            BadProtobuf: the properties of one are no property set.
+            BadProtobuf: the properties of one are not a property set.
             TooMany: there would be more readings than a message may have.
         """
         self._sent_ms = sent_ms
@@ -78,7 +78,7 @@ class Reader:
             _number_values(readings)
 
     def _add_plain(self, definition: Definition, metric: Metric) -> bool:
-        """The short way of what comes all day; False where it is for the long way to say what is to be done."""
+        """Add a usual metric on the fast path; False if the slow path must decide."""
         raw, datatype = metric.raw, metric.datatype or definition.datatype
         if type(raw) is float:
             if datatype not in REALS or raw - raw != 0.0:
@@ -159,7 +159,7 @@ class Reader:
             raise TooMany(self._most)
 
     def _read_time(self, time_ms: int | None) -> _At | Reject:
-        """Metrics of a message mostly share their time, so the last one is kept."""
+        """Read a time; metrics of a message mostly share it, so the last one is cached."""
         self._at_ms = time_ms
         if time_ms is None or time_ms == 0:
             self._at = (None, None, [])
@@ -180,7 +180,7 @@ def _name_items(name: str, items: list[Scalar]) -> list[tuple[str, Scalar]]:
 
 
 def _number_values(readings: list[Reading]) -> None:
-    """A batch of one metric's history is many values of one name: the index keeps them apart."""
+    """Give many values of one name, a batch of one metric's history, different indexes."""
     counts: dict[str, int] = {}
     for reading in readings:
         reading.index = counts.get(reading.metric, 0)

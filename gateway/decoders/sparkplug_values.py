@@ -1,7 +1,7 @@
-"""A Sparkplug metric's raw value to what its datatype says it is, or why it is no value.
+"""Raw value of a Sparkplug metric to the value of its datatype, or why it is not one.
 
-Integers travel as unsigned: Int8 to Int32 in a uint32 and Int64 in a uint64, as two's complement, and senders differ in
-how wide they extend the sign; every width is read, and what fits none is refused, never cut.
+Integers travel as unsigned: Int8 to Int32 in a uint32 and Int64 in a uint64, as two's complement. Senders differ in how
+wide they extend the sign; every width is read, and a number that fits none is rejected, never cut.
 Source: Sparkplug 3.0.0, section 6.4.16 (datatypes), and the array datatypes of 6.4.17.
 """
 
@@ -29,10 +29,10 @@ PLAIN_BELOW: Final[dict[int | None, int]] = {
     4: 1 << 53,
     8: 1 << 53,
 }
-"""Datatype of an integer to the first number that needs a second look: a sign, a range, or more digits than a double."""
+"""Datatype of an integer to the first number that needs a closer look: a sign, a range, or more digits than a double."""
 _TEXTS: Final = (12, 14, 15)
 _ARRAYS: Final = {22: "b", 23: "h", 24: "i", 25: "q", 26: "B", 27: "H", 28: "I", 29: "Q", 30: "f", 31: "d", 34: "q"}
-"""Datatype of an array to the form of its items, little-endian."""
+"""Datatype of an array to the struct format of its items, little-endian."""
 _BOOLEANS: Final = 32
 _STRINGS: Final = 33
 _INT8_ARRAY: Final = 22
@@ -54,11 +54,11 @@ _FIELDS: Final = {
 }  # fmt: skip
 
 Scalar = float | int | bool | str | BadNumber
-"""BadNumber: a NaN or infinity, which is refused where the reading is made."""
+"""BadNumber: a NaN or infinity, which is rejected when the reading is made."""
 
 
 class Misfit(Exception):
-    """Why a metric's value is none of its datatype; `stale`: its birth may be out of date, so ask for a new one."""
+    """A metric's value does not fit its datatype; `stale`: its birth may be outdated, so ask for a new one."""
 
     def __init__(self, reason: Reason, got: str, wanted: str, *, stale: bool = False) -> None:
         super().__init__(got)
@@ -66,10 +66,10 @@ class Misfit(Exception):
 
 
 def read_raw(datatype: int | None, metric: Metric) -> Scalar | list[Scalar]:
-    """The value; a list for an array.
+    """Return the value; a list for an array.
 
     Raises:
-        Misfit: the value is none of this datatype, or one that makes no reading (a dataset, bytes, a file).
+        Misfit: the value does not fit this datatype, or gives no reading (a dataset, bytes, a file).
     """
     field, raw = metric.field, metric.raw
     if isinstance(raw, float):
@@ -114,7 +114,7 @@ def _read_integer(datatype: int | None, field: int, raw: int) -> Scalar:
     elif datatype == DATETIME:
         return _time_text(raw)
     elif datatype is None:
-        wanted = "a birth that tells its datatype: without it the sign is not known"
+        wanted = "a birth with its datatype: without it the sign is unknown"
         raise Misfit(Reason.ALIAS_UNKNOWN, "an integer", wanted, stale=True)
     else:
         raise _misfit(datatype, field)
@@ -130,7 +130,7 @@ def _text(raw: bytes) -> str:
 
 
 def _time_text(since_epoch_ms: int) -> str:
-    """A time as a value is text, so that no unit has to be known for it."""
+    """Return a time as text, because a time as a value needs no unit then."""
     try:
         at = _EPOCH + timedelta(milliseconds=since_epoch_ms)
     except OverflowError:
@@ -157,7 +157,7 @@ def _read_array(datatype: int, raw: bytes) -> list[Scalar]:
 
 
 def _read_booleans(raw: bytes) -> list[Scalar]:
-    """A count in four bytes, then bits, the first one highest."""
+    """Read a count in four bytes, then bits, the first one highest."""
     count = int.from_bytes(raw[:4], "little")
     bits = raw[4:]
     if len(raw) < 4 or len(bits) != (count + 7) // 8:

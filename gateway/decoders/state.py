@@ -1,16 +1,16 @@
-"""What decoders remember between messages (aliases of a birth, units on other topics), safe over every restart.
+"""State of decoders between messages (aliases of a birth, units on other topics), safe across every restart.
 
-A change is produced to `telemetry.gateway-state` (compacted) beside the readings of the message that made it, before
-its PUBACK. On a new connection the broker sends again what was not acknowledged, in order: so everything that came
-from unacknowledged messages is forgotten then, and learned again from their redelivery.
+A change is produced to `telemetry.gateway-state` (compacted) next to the readings of its message, before the PUBACK. On a
+new connection the broker sends unacknowledged messages again, in order. So everything from unacknowledged messages is
+forgotten then, and learned again from their redelivery.
 
-A PUBACK that was sent may not have reached the broker, and what a gateway finds in the log at its start may be of
-messages that were never acknowledged: both come again, and nothing tells so. `settled` says when that is over.
+A PUBACK that was sent may not have reached the broker, and state in the log at a gateway's start may come from messages
+that were never acknowledged. Both kinds of messages come again, without notice. `settled` says when that is over.
 
-Where there is no room, the keys that were not heard of for longest leave, as if they had never been told. None that a
-message which may come again was about: so nobody's aliases are lost while they are at work. Who leaves is a change
-like any other, with an empty value: it is acknowledged or rolled back, and removes the key from the log. What this
-process only found in the log leaves its memory alone, since another gateway may be the one that hears of it.
+When full, the keys that were unused for longest are evicted, as if they had never been set. Keys of messages that may come
+again are kept, so that no active device loses its aliases. An eviction is a change like any other, with an empty value: it
+is acknowledged or rolled back, and removes the key from the log. A key that this process only found in the log is evicted
+only from its memory, because another gateway may use it.
 """
 
 import logging
@@ -23,13 +23,13 @@ __all__ = ["MAX_KEY_CHARACTERS", "MAX_STATE_BYTES", "DecoderState"]
 logger = logging.getLogger("tidegate.gateway")
 
 MAX_STATE_BYTES: Final = 64 * 1024 * 1024
-"""What devices can make a gateway remember, all together; a name that is invented costs as much as one that is real."""
+"""Most bytes that all devices together can make a gateway remember; an invented name costs as much as a real one."""
 MAX_KEY_CHARACTERS: Final = 1024
-"""A longer key is not remembered: MQTT allows topics of 65,535 bytes, and no device of use has one."""
+"""A longer key is not remembered: MQTT allows topics of 65,535 bytes, but no useful device has one."""
 DEFAULT_WINDOW: Final = 1000
 _ENTRY_BYTES: Final = 200
 _FOUND_SHARE: Final = 7 / 8
-"""Of the room: in its first window of messages a process makes none."""
+"""Share of the memory for state from the log: in its first window of messages a process evicts nothing."""
 _GONE: Final = b""
 _NEVER: Final = -(2**62)
 _LONG_AGO: Final = _NEVER + 1
@@ -41,17 +41,17 @@ class DecoderState:
     Decoders may keep what they parsed from a value for as long as `get` returns the same bytes object.
 
     Attributes:
-        generation: counts connections; raised where messages begin to come again.
-        window_messages: how many a broker may have sent without having their PUBACK.
+        generation: counts connections; raised when messages begin to come again.
+        window_messages: how many messages a broker may have sent without their PUBACK.
     """
 
     def __init__(self, found: Iterable[tuple[str, bytes]] = (), *, max_bytes: int = MAX_STATE_BYTES) -> None:
-        """`found` is what earlier gateways left in the log, least recently written first."""
+        """Take the state that earlier gateways left in the log, least recently written first."""
         self._safe: dict[str, bytes] = {}
         self._recent: dict[str, bytes] = {}
         self._changes: dict[str, bytes] = {}
         self._acknowledged_at: dict[str, int] = {}
-        # Which of all messages was the last about a key; in ascending order.
+        # Number of the last message about each key; in ascending order.
         self._heard_at: OrderedDict[str, int] = OrderedDict()
         self._received = self._received_ever = 0
         self.window_messages = DEFAULT_WINDOW
@@ -62,9 +62,9 @@ class DecoderState:
         self.load(found)
 
     def load(self, found: Iterable[tuple[str, bytes]]) -> None:
-        """Take what earlier gateways left in the log; before the first message.
+        """Take the state that earlier gateways left in the log; before the first message.
 
-        Least recently written first: of too many keys the first are left out, and some room stays for who is new.
+        Least recently written first: of too many keys the first are left out, and some room stays for new ones.
         """
         for key, value in found:
             if value:
@@ -78,18 +78,18 @@ class DecoderState:
             self._tell_full()
 
     def get(self, key: str) -> bytes | None:
-        """The newest value, acknowledged or not. Asking means that a message is about this key."""
+        """Return the newest value, acknowledged or not. Asking means that a message is about this key."""
         value = self._newest(key)
         if value is not None:
             self._hear(key)
         return value
 
     def put(self, key: str, value: bytes) -> bool:
-        """Remember; a value equal to the known one is no change. False, and nothing remembered, where there is no room.
+        """Remember a value; one equal to the known value is not a change. False, and nothing remembered, without room.
 
-        A value is not empty: in the log that is the end of its key.
-        Room is made by those unheard for longest, never by what the last window of messages was about: who invents
-        names crowds out what is silent, or other new ones.
+        A value must not be empty: an empty one deletes its key in the log.
+        To make room, keys unused for longest are evicted, never keys of the last window of messages. So invented names
+        displace silent devices, or other new names.
         """
         old = self._newest(key)
         if old == value:
@@ -104,18 +104,18 @@ class DecoderState:
         return True
 
     def settled(self, key: str) -> bool:
-        """Whether no message from before the one that told the newest value will come again.
+        """Return whether no message from before the one that set the newest value will come again.
 
-        The broker sends again, first and in order, what it has no PUBACK for: at most a window. So after a window of
-        messages on this connection, since the PUBACK or since its beginning, that is over.
+        The broker first sends the messages without PUBACK again, in order: at most a window. So that is over after a window
+        of messages on this connection, since the PUBACK or since its beginning.
         """
         past = self._received - self._acknowledged_at.get(key, 0)
         return past > self.window_messages and key not in self._recent
 
     def take_changes(self, *, repeatable: bool = True) -> list[tuple[str, bytes]]:
-        """What changed since the last call: by the message that was just decoded; `repeatable`: at QoS 1 or 2.
+        """Return the changes since the last call, by the message that was just decoded; `repeatable`: at QoS 1 or 2.
 
-        An empty value is the end of its key.
+        An empty value deletes its key.
         """
         self._received += repeatable
         self._received_ever += repeatable
@@ -125,7 +125,7 @@ class DecoderState:
         return changes
 
     def acknowledged(self, changes: Iterable[tuple[str, bytes]]) -> None:
-        """These changes' messages are acknowledged: they outlive the connection."""
+        """Note that the messages of these changes are acknowledged: the changes outlive the connection."""
         for key, value in changes:
             before = self._newest(key)
             if value:
@@ -142,7 +142,7 @@ class DecoderState:
                 self._order(key, after)
 
     def roll_back(self) -> None:
-        """A new connection begins: forget what came from messages that will come again."""
+        """Forget what came from messages that will come again, for a new connection."""
         forgotten = list(self._recent)
         self._recent.clear()
         self._changes.clear()
@@ -162,7 +162,7 @@ class DecoderState:
         self._heard_at.move_to_end(key)
 
     def _order(self, key: str, value: bytes | None) -> None:
-        """A key has its place while it has a value; one that is back is again the first to leave."""
+        """Place a key while it has a value; a key that returns is the first to be evicted again."""
         if value is None:
             self._heard_at.pop(key, None)
         elif key not in self._heard_at:
@@ -170,7 +170,7 @@ class DecoderState:
             self._heard_at.move_to_end(key, last=False)
 
     def _make_room(self, more_bytes: int, wanted_by: str) -> bool:
-        """Whether there is room now; nobody leaves where that would not suffice."""
+        """Make room; returns whether there is room now. Nothing is evicted if that would not be enough."""
         missing = self._held_bytes + more_bytes - self._max_bytes
         leaving: list[str] = []
         for key, heard_at in self._heard_at.items():
@@ -192,12 +192,12 @@ class DecoderState:
         return True
 
     def _tell_full(self) -> None:
-        """Once in a process."""
+        """Log once per process that the memory is full."""
         if not self._is_full_told:
             self._is_full_told = True
             logger.warning(
-                "what devices told of their metrics passes %d bytes: who was silent for longest has to tell it again; look "
-                "for a device that makes ever new names",
+                "The remembered state of devices exceeds %d bytes. The devices that were silent for longest must send theirs "
+                "again. Look for a device that keeps making up new names.",
                 self._max_bytes,
             )
 

@@ -1,7 +1,7 @@
-"""Fields that hold times, by name and by value: what generic JSON and mappings look for where nobody named the time.
+"""Fields that hold times, by name and by value: used by generic JSON and mappings if no setting names the time.
 
-A value counts as a time only where it reads as one since 2000: epoch in s, ms, µs or ns by its magnitude, or RFC 3339
-text and its common spellings. A number of another meaning rarely falls in that window; a name decides where it may.
+A value counts as a time only if it reads as one since 2000: epoch in s, ms, µs or ns by its magnitude, or RFC 3339 text
+and its common spellings. A number of another meaning rarely falls in that window; if it may, the name decides.
 """
 
 import re
@@ -38,7 +38,7 @@ _SURE: Final = (
     ("timestamp", "ms"), ("unix", "time"), ("unix", "timestamp"), ("epoch", "ms"), ("tst",), ("measured", "at"),
     ("recorded", "at"), ("observed", "at"), ("sampled", "at"), ("sample", "time"), ("measurement", "time"),
 )  # fmt: skip
-"""Words of names that mean the time of what is next to them, whatever stands there."""
+"""Words of names that mean the time of what is next to them, whatever their value."""
 _LIKELY: Final = (
     ("t",), ("tm",), ("dt",), ("at",), ("when",), ("epoch",), ("utc",), ("date",), ("utc", "time"), ("time", "utc"),
     ("date", "utc"),    ("captured", "at"), ("taken", "at"), ("read", "at"), ("reported", "at"), ("generated", "at"),
@@ -56,9 +56,9 @@ _LIKELY: Final = (
     ("aika",), ("tidpunkt",), ("tidspunkt",), ("tidsstempel",),
     ("reading", "timestamp"), ("event", "timestamp"), ("observation", "time"), ("sample", "timestamp"), ("device", "timestamp"),
 )  # fmt: skip
-"""Words of names that mean it where a time stands there."""
+"""Words of names that mean it if their value is a time."""
 USUAL_NAMES: Final = tuple("".join(words) for words in (*_SURE, *_LIKELY))
-"""All of them, without case and signs."""
+"""All usual names, without case and separators."""
 _OFFSETS: Final = re.compile(
     r"\$_time|(?:(?:time|t|ts)_?)?(?:offset|delta|elapsed|rel(?:ative)?_?time)s?(?:_?(ns|us|ms|s|sec|seconds|millis|milliseconds))?"
     r"|(?:offset|elapsed|rel(?:ative)?_?time)s?_?(?P<long>h|hours|minutes)",
@@ -94,7 +94,7 @@ _IDS: Final = frozenset(
         "unit_id", "device", "meter", "phase",
     )
 )  # fmt: skip
-"""Names of numbers that say which thing an object of an array is about."""
+"""Names of numbers that identify the thing that an object of an array is about."""
 _DATE: Final = r"(?:\d{4}[-./]\w{1,9}[-./]\d{1,2}|\d{1,2}[-./ ]\w{1,9}[-./ ]\d{2,4}|\d{8}T)"
 _CLOCK: Final = r"\d{1,2}:\d\d(?::\d\d)?"
 _WRITTEN: Final = re.compile(
@@ -141,7 +141,7 @@ _LIKELY_NAMES: Final = dict.fromkeys(
 class TimeNames(dict[str, tuple[int, bool]]):
     """Names of times, the route's own first: (place, whether the name alone is enough).
 
-    `plain` are sets of names that say nothing of time, as objects have them: they come again with every message.
+    `plain` holds sets of member names without a time, because objects recur with every message.
     """
 
     __slots__ = ("plain",)
@@ -153,7 +153,7 @@ class TimeNames(dict[str, tuple[int, bool]]):
         self.plain: set[tuple[str, ...]] = set()
 
     def untimed(self, body: dict[str, Any]) -> bool:
-        """Whether an object has no time next to its members, for sure: by its names, and no array begins with one."""
+        """Return whether an object certainly has no time next to its members: by its names, and no array begins with one."""
         names = tuple(body)
         if names not in self.plain:
             if len(names) > _MAX_PLAIN_NAMES or any(map(self._may_say, names)):
@@ -183,12 +183,12 @@ class TimeNames(dict[str, tuple[int, bool]]):
 
 @lru_cache(maxsize=256)
 def time_names(own: tuple[str, ...]) -> TimeNames:
-    """The names of a route's messages."""
+    """Return the names for a route's messages."""
     return TimeNames(own)
 
 
 def time_key(body: dict[str, Any], own: tuple[str, ...]) -> str | None:
-    """The member that holds the time of an object, among the route's `own` keys, else by its name and value."""
+    """Return the member that holds the time of an object, among the route's `own` keys, else by its name and value."""
     names = time_names(own)
     if tuple(body) in names.plain:
         return None
@@ -204,19 +204,19 @@ def time_key(body: dict[str, Any], own: tuple[str, ...]) -> str | None:
         if key in names and (best is None or names[key] < names[best]) and is_time(value):
             best = key
     if best is None:
-        # A date with a time of day that cannot be read is refused, not replaced by that of arrival.
+        # An unreadable date with a time of day is rejected, not replaced by the receive time.
         unread = [key for key, value in body.items() if key in names and like_time(value, clock=True)]
         best = min(unread, key=names.__getitem__, default=None)
     return best
 
 
 def is_time(value: object) -> bool:
-    """Whether a value reads as a time since 2000; local text counts too."""
+    """Return whether a value reads as a time since 2000; local text counts too."""
     return _instant_us(value) is not None
 
 
 def recent(value: object, received_us: int, *, years: int = 1) -> bool:
-    """Whether a value reads as a time not long before arrival: what a number without a name must be to count as one."""
+    """Return whether a value reads as a time not long before arrival: required for a number without a name to count as one."""
     us = _instant_us(value)
     if us is None:
         return False
@@ -237,51 +237,51 @@ def _instant_us(value: object) -> int | None:
 
 
 def whole(text: str) -> bool:
-    """Whether a text is a number of an epoch's length."""
+    """Return whether a text is a number with the length of an epoch."""
     return _DIGITS.fullmatch(text.strip()) is not None
 
 
 def like_time(value: object, *, clock: bool = False) -> bool:
-    """Whether a text is written as a date or a time of day, readable or not; with `clock` as a date with a time of day."""
+    """Return whether a text has the form of a date or time of day, readable or not; with `clock`, of both."""
     if type(value) is not str or not 4 <= len(value) <= _MAX_TEXT:
         return False
     return (_WITH_CLOCK if clock else _WRITTEN).fullmatch(value.strip()) is not None
 
 
 def clock_text(value: object) -> bool:
-    """Whether a text is a time of day alone."""
+    """Return whether a text is only a time of day."""
     return type(value) is str and len(value) <= _MAX_TEXT and _ONLY_CLOCK.fullmatch(value.strip()) is not None
 
 
 def day_text(value: object) -> bool:
-    """Whether a text is a date alone."""
+    """Return whether a text is only a date."""
     return type(value) is str and len(value) <= _MAX_TEXT and _ONLY_DATE.fullmatch(value.strip()) is not None
 
 
 def schedule_member(body: dict[str, Any], flat: str, key: str) -> bool:
-    """Whether a time of day is when something is to be done: by the names around it, or by what is next to it."""
+    """Return whether a time of day is when something is to be done: by the names around it, or by its neighbours."""
     if not clock_text(body[key]):
         return False
     return plans(flat) or not _ACTIONS.isdisjoint(map(str.lower, body))
 
 
 def plans(flat: str) -> bool:
-    """Whether the name of an object says that it holds what is to be done."""
+    """Return whether the name of an object says that it is a plan."""
     return _SCHEDULE.search(flat) is not None
 
 
 def names_thing(body: dict[str, Any]) -> bool:
-    """Whether an object says which thing it is about."""
+    """Return whether an object says which thing it is about."""
     return any(type(value) is str and not is_time(value) for value in body.values()) or not _IDS.isdisjoint(body)
 
 
 def named_like_time(name: str) -> bool:
-    """Whether a name ends as those of times do: `last_seen`, `bootTime`, `updated_at`."""
+    """Return whether a name ends like those of times: `last_seen`, `bootTime`, `updated_at`."""
     return _ENDING.fullmatch(name) is not None
 
 
 def offset_unit_us(name: str) -> float | None:
-    """Of a name of offsets from a time: µs in their unit, 0 where the name does not say it; None of another name."""
+    """Return µs in the unit of a name of time offsets, 0 if the name does not say it; None for another name."""
     found = _OFFSETS.fullmatch(name)
     if found is None:
         return None

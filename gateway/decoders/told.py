@@ -1,18 +1,18 @@
-"""What a device told about itself once and for later: versions of it, so that old messages are read by their own.
+"""Versions of what a device announced about itself (a birth, a unit), so that old messages are read by their own version.
 
-On a new connection, and after a restart, messages come again, and nothing tells how far back: from before the newest
-telling or not. So the version that a telling replaced is kept beside it until that cannot be any more
-(`DecoderState.settled`); then the next message writes the state without.
+On a new connection, and after a restart, messages come again, and it is unknown how far back they go: to before the newest
+announcement or not. So the version that an announcement replaced is kept next to it until older messages can no longer
+come (`DecoderState.settled`); then the next message writes the state without it.
 
-Which version a message belongs to:
-- By order, wherever the telling was seen on this connection, or is settled. No clock is asked.
-- Else by the device's clock: `after` is the newest time that a message from before the telling had, so a later time is
-  from after it; and a time before both `after` and the telling itself is from before it.
-- A time that fits both (the clock ran back, or there is none) is told as such: all versions that it may belong to.
+Version of a message:
+- By order, if the announcement was seen on this connection, or is settled. No clock is used.
+- Else by the device's clock: `after` is the newest time of a message from before the announcement, so a later time is from
+  after it; a time before both `after` and the announcement itself is from before it.
+- A time that fits both (the clock ran back, or there is none) is undecided: all versions that it may belong to count.
 
-Guarantee: right while the device's clock does not run back right after a telling; where it ran back at the telling
-itself, never wrong but possibly undecided. At most `MAX_VERSIONS` tellings that change something may be unacknowledged
-at once; messages from before the oldest that is kept are undecided too, or have none.
+Guarantee: right while the device's clock does not run back right after an announcement; if it ran back at the announcement
+itself, never wrong but possibly undecided. At most `MAX_VERSIONS` announcements that change something may be unacknowledged
+at once; messages from before the oldest kept one are undecided too, or have no version.
 """
 
 from collections import OrderedDict
@@ -26,9 +26,9 @@ __all__ = ["MAX_VALUE_BYTES", "Memory", "Told"]
 
 MAX_VERSIONS: Final = 4
 MAX_VALUE_BYTES: Final = 512 * 1024
-"""Of a state record: half of what Kafka takes by default."""
+"""Most bytes of a state record: half of Kafka's default limit."""
 _MAX_UNTOLD: Final = 10_000
-"""Keys that nothing was told of yet, whose newest time is kept."""
+"""Most keys without an announcement whose newest time is kept."""
 _ENTRY_BYTES: Final = 500
 
 
@@ -45,7 +45,7 @@ _decode = msgspec.msgpack.Decoder(list[_Version]).decode
 
 
 class Told:
-    """The versions of one key, and the place of this connection's messages among them."""
+    """Versions of one key, and the place of this connection's messages among them."""
 
     __slots__ = ("_generation", "_key", "_latest", "_place", "_state", "_value", "_versions")
 
@@ -60,16 +60,16 @@ class Told:
 
     @property
     def size_bytes(self) -> int:
-        """About what is held of what was told; 0 where nothing was."""
+        """Approximate size of the held announcements; 0 without any."""
         return _ENTRY_BYTES + len(self._key) + 2 * len(self._value) if self._value else 0
 
     @property
     def has_times(self) -> bool:
-        """Whether a message had a time, which a first telling has to be compared with."""
+        """Return whether a message had a time, with which a first announcement must be compared."""
         return self._latest >= 0
 
     def refresh(self) -> None:
-        """Before each message: a new connection, or a change that was rolled back, moves the place."""
+        """Update before each message: a new connection, or a rolled back change, moves the place."""
         state = self._state
         value = state.get(self._key)
         if value is not self._value or state.generation != self._generation:
@@ -81,7 +81,7 @@ class Told:
             self._write([msgspec.structs.replace(versions[-1], after=-1)])
 
     def contents(self, time_ms: int | None) -> list[bytes]:
-        """What was told before a message of this time: one, several where it is undecided, none where nothing was."""
+        """Return the announcements for a message of this time: one, several if it is undecided, none if there was none."""
         self._advance(time_ms)
         if time_ms is not None and time_ms > self._latest:
             self._latest = time_ms
@@ -90,12 +90,12 @@ class Told:
             return [versions[place].content] if versions else []
         later = [one.content for one in versions[place + 1 :] if time_ms is None or one.since <= time_ms]
         if place < 0:
-            # From before all that is kept: even one that fits may be wrong.
+            # From before all kept versions: even one that fits may be wrong.
             return [*later, b""] if later else []
         return [versions[place].content, *later]
 
     def learn(self, content: bytes, time_ms: int | None) -> bool:
-        """A telling came; False where there is no room to remember it (then it is as if it had not been told)."""
+        """Take an announcement; False if there is no room to remember it (then it counts as never sent)."""
         since = 0 if time_ms is None else time_ms
         kept = self._same(content, since) or self._append(content, since)
         self._latest = max(self._latest, since)
@@ -107,7 +107,7 @@ class Told:
                 self._place += 1
 
     def _same(self, content: bytes, since: int) -> bool:
-        """Whether this telling is a version that is known: it comes again, or changes nothing."""
+        """Return whether this announcement is a known version: it comes again, or changes nothing."""
         versions = self._versions
         for place in range(max(self._place, 0), len(versions)):
             if versions[place].since == since and versions[place].content == content:
@@ -117,7 +117,7 @@ class Told:
         return self._place >= 0 and versions[self._place].content == content
 
     def _append(self, content: bytes, since: int) -> bool:
-        # Where it is settled, all to come is younger than the newest: nothing older is needed.
+        # If it is settled, all later messages are younger than the newest version: nothing older is needed.
         kept = self._versions[-1 if self._state.settled(self._key) else 1 - MAX_VERSIONS :]
         after = max(self._latest, kept[-1].since) if kept else self._latest
         return self._write([*kept, _Version(after, since, content)])
@@ -135,7 +135,7 @@ class Told:
 
 
 def _read(value: bytes | None) -> list[_Version]:
-    """The versions of a state record; none where it is not one of ours."""
+    """Return the versions of a state record; none if it is not ours."""
     if value is None:
         return []
     try:
@@ -145,10 +145,10 @@ def _read(value: bytes | None) -> list[_Version]:
 
 
 class Memory:
-    """The keys of one decoder: those of which something is known, and some of those that nothing was told of yet.
+    """Keys of one decoder: those with an announcement, and some without.
 
-    Who was not heard of for longest leaves, and is made anew from the state. Nothing is kept of a key that is too long
-    for the state, nor of one that neither told anything nor has a clock.
+    The keys unused for longest are evicted, and loaded again from the state. Nothing is kept of a key that is too long for
+    the state, nor of one with neither an announcement nor a clock.
     """
 
     def __init__(self, state: DecoderState) -> None:
@@ -159,7 +159,7 @@ class Memory:
         self._key, self._current = "", Told(state, "")
 
     def told(self, key: str) -> Told:
-        """What is known under this key, brought up to date; ask anew for each message."""
+        """Return what is known under this key, up to date; call again for each message."""
         if key != self._key:
             self._put_away()
             self._key, self._current = key, self._take(key)
@@ -172,7 +172,7 @@ class Memory:
         return found or self._untold.pop(key, None) or Told(self._state, key)
 
     def _put_away(self) -> None:
-        """Once its message is done, since that may have told something."""
+        """Store it after its message, which may have changed something."""
         key, told = self._key, self._current
         if told.size_bytes:
             self._told[key] = told, told.size_bytes

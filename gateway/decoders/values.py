@@ -1,4 +1,4 @@
-"""One value to one reading: the rules for numbers, booleans, texts and metric names that all formats share."""
+"""One value to one reading: rules for numbers, booleans, texts and metric names that all formats share."""
 
 from typing import Final
 
@@ -29,11 +29,11 @@ NOT_FINITE: Final = frozenset({"nan", "inf", "infinity"})
 NO_VALUE: Final = frozenset({"null", "none", "unavailable", "unknown", "undefined", "n/a"})
 """Texts that say that there is no value, in any format; in lower case."""
 _known_metrics: set[str] = set()
-"""Names that passed: the same few come with every message. Bounded, and only ever grown by checked names."""
+"""Valid names: the same few come with every message. Bounded; only checked names are added."""
 
 
 def metric_fault(metric: str) -> str | None:
-    """Why this is no metric name ("wanted"), None where it is one."""
+    """Return what a metric name must be ("wanted") if this is not one; None if it is one."""
     if metric in _known_metrics:
         return None
     fault = id_fault(metric, MAX_METRIC_BYTES)
@@ -43,7 +43,7 @@ def metric_fault(metric: str) -> str | None:
 
 
 def read_value(metric: str, value: object, unit: str | None, path: str) -> Reading | Reject:
-    """A reading without its time, or why the value is none."""
+    """Return a reading without its time, or why the value is not valid."""
     fault = metric_fault(metric)
     if fault is not None:
         return Reject(Reason.OUT_OF_RANGE, path, show_value(metric), fault)
@@ -60,14 +60,14 @@ def read_value(metric: str, value: object, unit: str | None, path: str) -> Readi
 
 
 def refuse_value(value: object, path: str) -> Reject:
-    """Why this is no value."""
+    """Return why this is not a value."""
     if isinstance(value, BadNumber):
         return Reject(Reason.BAD_NUMBER, path, value.text, value.wanted)
     return Reject(Reason.WRONG_TYPE, path, show_value(value), WANTED_VALUE)
 
 
 def refuse_topic_name(topic: str) -> Reject:
-    """Why the topic gives a bare value no metric name."""
+    """Return why the topic gives a bare value no metric name."""
     level = empty_level(topic)
     wanted = f"a metric name: {level}; " if level else "a metric name; "
     return Reject(Reason.OUT_OF_RANGE, "topic", show(topic), f"{wanted}a route may name it (metric = …)")
@@ -79,5 +79,5 @@ def _read_int(metric: str, value: int, unit: str | None, path: str) -> Reading |
     try:
         nearest = float(value)
     except OverflowError:
-        return Reject(Reason.BAD_NUMBER, path, show("an integer past every double"), "a finite number")
+        return Reject(Reason.BAD_NUMBER, path, show("an integer beyond the range of a double"), "a finite number")
     return Reading(metric, nearest, str(value), unit, flags=[BEYOND_DOUBLE])

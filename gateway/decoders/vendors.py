@@ -1,9 +1,8 @@
-"""Rules of a maker of devices for what its decoders give, whichever network server wraps that.
+"""Rules of a device vendor for the output of its decoders, whichever network server wraps it.
 
-A network server's mapping says where device, time, identity and the decoded object stand. A vendor's table `[vendors.NAME]`
-says what is to know of the object itself: numbers that are written as text, numbers that stand for a broken sensor, units,
-fields that are no readings, histories. A mapping names the vendors it lets in (`vendors`); the first that takes the object
-is followed.
+A network server's mapping says where device, time, identity and the decoded object are. A vendor's table `[vendors.NAME]`
+describes the object itself: numbers that are written as text, numbers that mean a broken sensor, units, fields that are
+not readings, histories. A mapping names the vendors that it allows (`vendors`); the first that takes the object is used.
 """
 
 import copy
@@ -24,7 +23,7 @@ __all__ = ["Vendor", "Vendors", "joined", "named_vendors"]
 _MAX_STRANGERS: Final = 1000
 _MAX_NAMES: Final = 100
 _MAX_CHARACTERS: Final = 2000
-"""Of the names and the brand of an object that is remembered."""
+"""Most characters of the names and the brand of a remembered object."""
 
 
 _JOINED = ("rename", "numbers", "errors", "units", "unit_names")
@@ -32,7 +31,7 @@ _ADDED = ("skip", "numeric_text", "no_values")
 
 
 class Vendor:
-    """A vendor's rules, compiled for one case of a mapping."""
+    """Rules of a vendor, compiled for one case of a mapping."""
 
     __slots__ = ("_brands", "_items", "_members", "_shapes", "names", "shape", "times")
 
@@ -45,7 +44,7 @@ class Vendor:
         self.names, self.shape = names, shape
         self._brands = glob(settings.brands)
         self._shapes = [Conditions(shape) for shape in settings.shapes]
-        # One member that each shape needs: most objects have none of them, and need no closer look.
+        # One member that each shape needs: most objects have none of them, and need no further check.
         needed = [
             next((name for name, value in shape.items() if value is not False), None) for shape in settings.shapes
         ]
@@ -55,19 +54,19 @@ class Vendor:
         self.times = [time_source(source) for source in settings.time]
 
     def fresh(self) -> "Vendor":
-        """The same rules for another gateway: see `Names.fresh`."""
+        """Return the same rules for another gateway: see `Names.fresh`."""
         other = copy.copy(self)
         other.names = self.names.fresh()
         return other
 
     def may_take(self, names: Iterable[str], brand: str | None) -> bool:
-        """Whether an object of these members may be this vendor's, whatever their values."""
+        """Return whether an object with these members may be this vendor's, whatever their values."""
         if brand is not None and self._brands is not None and self._brands(brand.lower()):
             return True
         return self._members is None or not self._members.isdisjoint(names)
 
     def takes(self, body: object, brand: str | None) -> bool:
-        """Whether a decoded object is this vendor's, by the name that the network server gives it or by its members."""
+        """Return whether a decoded object is this vendor's, by the network server's name for it or by its members."""
         if brand is not None and self._brands is not None and self._brands(brand.lower()):
             return True
         if self._members is not None and (type(body) is not dict or self._members.isdisjoint(body)):
@@ -76,11 +75,11 @@ class Vendor:
 
     @property
     def has_items(self) -> bool:
-        """Whether an object may hold several items."""
+        """Return whether an object may hold several items."""
         return len(self._items) > 1 or bool(self._items[0].steps)
 
     def items(self, body: Any, trail: Trail) -> Iterator[tuple[Any, Trail]]:
-        """The items of a decoded object, with the places where they stand."""
+        """Yield the items of a decoded object, with their places."""
         for path in self._items:
             if path.steps:
                 yield from ((value, place) for value, place, _keys in path.spread(body, trail))
@@ -89,9 +88,9 @@ class Vendor:
 
 
 class Vendors(list[Vendor]):
-    """The vendors of a case, in the order in which they are tried.
+    """Vendors of a case, in the order in which they are tried.
 
-    Remembers objects that are nobody's by their names and brand alone: most come again with every message.
+    Remembers objects without a vendor by their names and brand alone: most recur with every message.
     """
 
     def __init__(self, vendors: Iterable[Vendor]) -> None:
@@ -99,7 +98,7 @@ class Vendors(list[Vendor]):
         self._strangers: set[tuple[str | None, tuple[str, ...]]] = set()
 
     def choose(self, body: object, brand: str | None) -> Vendor | None:
-        """The first that takes a decoded object."""
+        """Return the first vendor that takes a decoded object."""
         if type(body) is dict and len(body) <= _MAX_NAMES:
             key = brand, tuple(body)
             if key in self._strangers:
@@ -114,7 +113,7 @@ class Vendors(list[Vendor]):
 
 
 def joined(settings: VendorSettings, case: CaseSettings) -> CaseSettings:
-    """What a vendor says over what the case of a mapping says: tables and lists of patterns are joined."""
+    """Return the settings of a vendor over those of a mapping's case: tables and lists of patterns are joined."""
     given: dict[str, Any] = {name: getattr(settings, name) | _less(case, settings, name) for name in _JOINED}
     given |= {name: getattr(settings, name) + getattr(case, name) for name in _ADDED}
     given |= {"text": settings.text, "quantity": settings.quantity or case.quantity}
@@ -126,17 +125,17 @@ def _less(case: CaseSettings, settings: VendorSettings, name: str) -> dict[str, 
 
 
 def named_vendors(patterns: Iterable[str], known: Mapping[str, VendorSettings]) -> list[VendorSettings]:
-    """The vendors that a mapping lets in, in the order in which they are tried.
+    """Return the vendors that a mapping allows, in the order in which they are tried.
 
     Raises:
-        BadPath: a pattern matches none.
+        BadPath: a pattern matches no vendor.
     """
     found: dict[str, VendorSettings] = {}
     for pattern in patterns:
         test = glob((pattern,))
         matching = {name: settings for name, settings in known.items() if test is not None and test(name)}
         if not matching:
-            message = f"vendors: {pattern!r} names no vendor (known: {', '.join(sorted(known)) or 'none'})"
+            message = f"vendors: no vendor matches {pattern!r} (known: {', '.join(sorted(known)) or 'none'})"
             raise BadPath(message)
         found |= matching
     return list(found.values())

@@ -1,4 +1,4 @@
-"""The quantity of a reading: from its unit, or from the words of its metric's name."""
+"""Quantity of a reading: from its unit, or from the words of its metric's name."""
 
 import re
 from typing import Final, Literal, NamedTuple
@@ -14,17 +14,17 @@ Sign = Literal["unit", "name", "letter"]
 _LAST: Final = re.compile(r"[./]")
 _RELATIVE_HUMIDITY: Final = frozenset({"%RH", "% RH", "RH%", "%R.H."})
 _TEMPERATURES: Final = {"C": "°C", "F": "°F"}
-"""Units that are a temperature's only together with a word of the name."""
+"""Units that mean a temperature only together with a word of the name."""
 _NO_SCALE: Final = frozenset({"deg", "degrees", "°"})
-"""Units that do not say which scale; of a position they do."""
+"""Units that do not name a scale; for a position they do."""
 _FAHRENHEIT: Final = frozenset({"f", "tempf", "dewptf", "fahrenheit"})
 _KELVIN: Final = frozenset({"k", "kelvin"})
 _MOST_CHARACTERS: Final = 200
-"""Of a name that is looked at; its end says what it is."""
+"""Most characters of a name that are examined; its end says what it is."""
 
 
 class QuantityWords(BaseModel):
-    """How one quantity is recognised; see entries.toml."""
+    """Signs by which one quantity is recognised; see entries.toml."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
@@ -39,7 +39,7 @@ class QuantityWords(BaseModel):
 
 
 class Quantity(NamedTuple):
-    """What a reading is of. `unit` is the one to compare in (None: not known), `sign` what shows the quantity."""
+    """Quantity of a reading. `unit` is the one to compare in (None: unknown), `sign` what shows the quantity."""
 
     name: str
     unit: str | None
@@ -47,7 +47,7 @@ class Quantity(NamedTuple):
 
 
 def find_quantity(metric: str, unit: str | None, known: dict[str, QuantityWords]) -> Quantity | None:
-    """The quantity of readings of this metric and unit; None where neither says one of `known`.
+    """Return the quantity of readings of this metric and unit; None if neither shows one of `known`.
 
     The last part of the name counts first: `time.temperature` is a temperature, `temperature.time` is not.
     """

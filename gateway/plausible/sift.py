@@ -1,4 +1,4 @@
-"""The table of numbers that no sensor measured, applied to the readings of a message, whatever its format."""
+"""Table of numbers that no sensor measured, applied to the readings of a message of any format."""
 
 from typing import Final
 
@@ -14,13 +14,13 @@ from ingest.contract.reasons import Reason
 __all__ = ["IMPLAUSIBLE", "SENTINEL", "sift"]
 
 SENTINEL: Final = "sentinel"
-"""Flag of a number that is some device's code for a missing value."""
+"""Flag of a number that is a device's code for a missing value."""
 IMPLAUSIBLE: Final = "implausible"
-"""Flag of a number outside of what its quantity can be, where that is not sure."""
+"""Flag of a number outside the range of its quantity, if that is not certain."""
 
 
 def sift(decoded: Decoded, match: RouteMatch, table: Watches) -> None:
-    """Move readings that are no measurement to `rejects`, one by one, and flag those that may be none."""
+    """Move readings that are not measurements to `rejects`, one by one, and flag doubtful ones."""
     refused: dict[int, Entry] = {}
     known = table.known
     for reading in decoded.readings:
@@ -31,7 +31,7 @@ def sift(decoded: Decoded, match: RouteMatch, table: Watches) -> None:
             watch = known[reading.unit][reading.metric]
         except KeyError:
             watch = table.watch(reading.metric, reading.unit)
-        # As `Watch.passes`: the usual reading costs no call.
+        # Like `Watch.passes`, without a call for the usual reading.
         if (watch.low <= value <= watch.high and value not in watch.codes) or _is_boolean(reading):
             continue
         found = watch.judge(value)

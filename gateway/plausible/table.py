@@ -1,4 +1,4 @@
-"""The table of numbers that no sensor measured, compiled: what is asked of each metric and unit."""
+"""Compiled table of numbers that no sensor measured: the checks of each metric and unit."""
 
 import struct
 import tomllib
@@ -22,7 +22,7 @@ _STRENGTH: Final = {"refuse": 2, "flag": 1, "keep": 0}
 _INFINITE: Final = float("inf")
 CALM_LOW: Final = 0.0
 CALM_HIGH: Final = 32.0
-"""Between these, without the ends, no entry finds anything, whatever the quantity."""
+"""Between these two, without the ends, no entry finds anything, whatever the quantity."""
 
 
 class Entry(BaseModel):
@@ -48,15 +48,15 @@ class Entry(BaseModel):
 
     @property
     def is_range(self) -> bool:
-        """Whether it holds a range, not exact codes."""
+        """Return whether it holds a range, not exact codes."""
         return not self.codes and not self.integers
 
     def action(self, quantity: Quantity) -> Action:
-        """What happens to a reading of the quantity that meets this entry."""
+        """Return the reaction to a reading of the quantity that meets this entry."""
         return {"unit": self.sure, "name": self.by_name, "letter": self.by_letter}[quantity.sign]
 
     def numbers(self) -> list[float]:
-        """Each code as a double and as the double that a 32-bit float of it becomes."""
+        """Return each code as a double, and as the double of its 32-bit float."""
         exact = [float(Decimal(whole) / scale) for whole in self.integers for scale in self.scales]
         return [number for code in (*self.codes, *exact) for number in (code, _single(code))]
 
@@ -86,23 +86,22 @@ class _Rule(NamedTuple):
     inside: bool
 
     def meets(self, value: float) -> bool:
-        """Whether the number is one of the entry's."""
+        """Return whether the number is one of the entry's."""
         return value in self.codes or (self.low <= value <= self.high) is self.inside
 
 
 class Watch:
-    """What is asked of the numbers of one metric in one unit: none of `codes`, and from `low` to `high`.
+    """Checks of the numbers of one metric in one unit: none of `codes`, and from `low` to `high`.
 
-    `calm` are the ends of a range in which, without its ends, every number passes that is no code of
-    any quantity.
+    `calm` holds the ends of a range in which, without its ends, every number passes that is not a code of any quantity.
 
-    A number that fails is judged by `judge`, which may still find nothing.
+    `judge` decides about a number that fails, and may still find nothing.
     """
 
     __slots__ = ("_rules", "calm", "codes", "high", "low")
 
     def __init__(self, rules: Iterable[_Rule]) -> None:
-        # A code says more than a range that it is outside of.
+        # A code says more than a range around it.
         self._rules = sorted(rules, key=lambda rule: (-_STRENGTH[rule.action], rule.entry.is_range))
         self.codes = frozenset(code for rule in self._rules for code in rule.codes)
         self.low, self.high = -_INFINITE, _INFINITE
@@ -118,24 +117,24 @@ class Watch:
         )
 
     def within(self, low: float, high: float) -> "Watch":
-        """The same without the codes outside of a range: somebody else refuses these."""
+        """Return the same without the codes outside of a range, which another check rejects."""
         codes = [(rule, frozenset(code for code in rule.codes if low <= code <= high)) for rule in self._rules]
         return Watch([rule._replace(codes=kept) for rule, kept in codes])
 
     def passes(self, value: float) -> bool:
-        """Whether the number is no code and in the range."""
+        """Return whether the number is not a code and is in the range."""
         return self.low <= value <= self.high and value not in self.codes
 
     def judge(self, value: float) -> tuple[Entry, Action] | None:
-        """The entry that this number meets, and what is to be done; refuse comes before flag."""
+        """Return the entry that this number meets, and the reaction; rejecting comes before flagging."""
         return next(((rule.entry, rule.action) for rule in self._rules if rule.meets(value)), None)
 
 
 class Watches(ABC):
-    """What is asked of each number, as a device's profile changes it or not. Remembers metrics, bounded.
+    """Checks of each number, possibly changed by a device's profile. Remembers metrics, bounded.
 
     Attributes:
-        known: answers of `watch` that are remembered, by unit and metric.
+        known: remembered results of `watch`, by unit and metric.
     """
 
     def __init__(self) -> None:
@@ -143,7 +142,7 @@ class Watches(ABC):
         self._kept = 0
 
     def watch(self, metric: str, unit: str | None) -> Watch:
-        """What is asked of the numbers of this metric and unit."""
+        """Return the checks of the numbers of this metric and unit."""
         try:
             return self.known[unit][metric]
         except KeyError:
@@ -159,18 +158,18 @@ class Watches(ABC):
 
     @abstractmethod
     def _find(self, metric: str, unit: str | None) -> Watch:
-        """The same, worked out."""
+        """Find the same without the cache."""
 
 
 class Table(Watches):
-    """The entries without those that are switched off. Remembers metrics, bounded.
+    """Entries without those that are switched off. Remembers metrics, bounded.
 
     Attributes:
-        usual: what is asked of numbers whose quantity is not known; `watch` gives the same object for all of them.
+        usual: checks of numbers of an unknown quantity; `watch` returns the same object for all of them.
     """
 
     def __init__(self, content: _File, accepted: frozenset[str] = frozenset(), *, ranges: bool = True) -> None:
-        """`accepted` are names of entries that do not count; without `ranges` only codes do."""
+        """Take the entries; `accepted` names entries that do not count; without `ranges` only codes count."""
         super().__init__()
         self._content = content
         self._entries = [
@@ -181,12 +180,12 @@ class Table(Watches):
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """All entries, in the order of the file; those that are switched off too."""
+        """All entries, in the order of the file, including those that are switched off."""
         return self._content.entries
 
     @property
     def quantities(self) -> dict[str, QuantityWords]:
-        """How each quantity is recognised."""
+        """Signs by which each quantity is recognised."""
         return self._content.quantities
 
     @property
@@ -195,7 +194,7 @@ class Table(Watches):
         return [entry.name for entry in self._content.entries]
 
     def without(self, accepted: Iterable[str], *, ranges: bool = True) -> "Table":
-        """The same table with more entries switched off."""
+        """Return the same table with more entries switched off."""
         return Table(self._content, frozenset(accepted), ranges=ranges)
 
     def _find(self, metric: str, unit: str | None) -> Watch:
@@ -204,14 +203,14 @@ class Table(Watches):
             return self.usual
         found = self._by_quantity.get(quantity)
         if found is None:
-            # Few: a unit that is not listed with its quantity is none of it.
+            # Few: a unit that is not listed with its quantity does not count.
             found = self._by_quantity[quantity] = Watch(_rules(self._entries, quantity))
         return found
 
 
 _MOST_METRICS: Final = 10_000
 _MOST_CHARACTERS: Final = 200
-"""Of a metric or unit that is remembered."""
+"""Most characters of a remembered metric or unit."""
 
 
 def _rules(entries: Iterable[Entry], quantity: Quantity | None) -> list[_Rule]:
@@ -248,14 +247,14 @@ def _in_unit(entry: Entry, action: Action, unit: str | None) -> _Rule:
 
 @cache
 def load_table() -> Table:
-    """The shipped table.
+    """Load the shipped table.
 
     Raises:
-        FatalError: the shipped file is broken: the installation is.
+        FatalError: the shipped file is broken, and so is the installation.
     """
     try:
         text = files("gateway.plausible").joinpath("entries.toml").read_text("utf-8")
         return Table(_File.model_validate(tomllib.loads(text)))
     except (ValueError, ValidationError) as error:
-        message = f"the shipped table gateway/plausible/entries.toml is broken: {error}; install tidegate again"
+        message = f"the shipped table gateway/plausible/entries.toml is broken: {error}; reinstall tidegate"
         raise FatalError(message) from error

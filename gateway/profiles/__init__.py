@@ -1,1 +1,1 @@
-"""Validation profiles: what a device's readings must be. In: decoded readings; out: the same, split, flagged, converted."""
+"""Validation profiles: rules for a device's readings. In: decoded readings; out: the same, split, flagged, converted."""

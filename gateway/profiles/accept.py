@@ -1,4 +1,4 @@
-"""The table of numbers that no sensor measured, as one profile changes it."""
+"""Table of numbers that no sensor measured, changed by one profile."""
 
 from collections.abc import Callable
 
@@ -10,10 +10,10 @@ __all__ = ["AcceptedNumbers"]
 
 
 class AcceptedNumbers(Watches):
-    """Knows the profile's units, the entries that it accepts, and its own ranges: what is outside of them is its own to judge."""
+    """Checks with the profile's units, accepted entries and ranges; the profile judges numbers outside its own ranges."""
 
     def __init__(self, profile: Profile, rule_of: Callable[[str], MetricRule | None]) -> None:
-        """`rule_of` finds the rules of a metric."""
+        """Take the profile, and `rule_of`, which finds the rules of a metric."""
         super().__init__()
         self._accept, self._rule_of = profile.accept, rule_of
         self._tables: dict[tuple[frozenset[str], bool], Table] = {}

@@ -1,4 +1,4 @@
-"""One profile over one message: what stays, what is refused with its path, what is flagged."""
+"""One profile applied to one message: readings that stay, rejections with their path, and flags."""
 
 from typing import Final
 
@@ -18,11 +18,11 @@ from ingest.contract.reasons import Reason
 __all__ = ["CompiledProfile"]
 
 _MAX_NAMES: Final = 10_000
-"""Metric names whose rule by pattern is remembered."""
+"""Most metric names whose rule by pattern is remembered."""
 
 
 class CompiledProfile:
-    """A profile ready to be applied. Holds no memory of devices: that is given to `check`, and outlives a reload."""
+    """Profile ready to be applied. It has no memory of devices: that is passed to `check`, and outlives a reload."""
 
     def __init__(self, profile: Profile) -> None:
         self.profile = profile
@@ -37,7 +37,7 @@ class CompiledProfile:
         self.number_limits = None if self._patterns or self._looks_back else self._as_number_limits()
 
     def _as_number_limits(self) -> NumberLimits:
-        """The rules as ranges; a metric that needs a closer look has one that no number is in."""
+        """Return the rules as ranges; a metric that needs a closer check gets a range without numbers."""
         return NumberLimits(
             {name: (rule.low, rule.high) if rule.is_simple else (1.0, 0.0) for name, rule in self._rules.items()},
             self._required,
@@ -47,7 +47,7 @@ class CompiledProfile:
         )
 
     def rule_of(self, metric: str) -> MetricRule | None:
-        """The rules of a metric: by its name, else by the most specific pattern; None where it is unknown."""
+        """Return the rules of a metric: by its name, else by the most specific pattern; None if it is unknown."""
         try:
             return self._named[metric]
         except KeyError:
@@ -60,9 +60,9 @@ class CompiledProfile:
     def check(
         self, decoded: Decoded, match: RouteMatch, received_us: int, number: int, memory: Tracks
     ) -> Reject | None:
-        """See `Policy.check`. Where a `reject` fails, nothing of the message passes, and `decoded` is left half done."""
+        """See `Policy.check`. If a `reject` fails, nothing of the message passes, and `decoded` is left half done."""
         if not decoded.readings and not decoded.rejects:
-            return None  # it told nothing, so it lacks nothing: ignored, as without a profile
+            return None  # it has no readings, so nothing is missing: ignored, as without a profile
         is_clean = self._passes(decoded.readings)
         if is_clean and not self._looks_back:
             return None
@@ -80,9 +80,9 @@ class CompiledProfile:
         return refused
 
     def _passes(self, readings: list[Reading]) -> bool:
-        """Whether all of it passes that needs no look back; False also where that takes a closer look.
+        """Return whether everything passes without earlier readings; False also if that needs a closer check.
 
-        The usual message costs no more than this: known metrics, plain numbers, in range, each required one there.
+        The usual message needs only this: known metrics, plain numbers, in range, each required one present.
         """
         rules, missing = self._named, len(self._required)
         for reading in readings:
@@ -110,18 +110,18 @@ class CompiledProfile:
         return missing == 0
 
     def unknown(self, reading: Reading) -> Fault | None:
-        """What the profile says to a metric that it does not name."""
+        """Return the profile's reaction to a metric that it does not name."""
         if self._unknown == "keep":
             return None
         return Fault(Reason.UNKNOWN_METRIC, self._unknown, show_reading(reading), "a metric that the profile names")
 
     def missing(self, metric: str) -> Fault:
-        """What the profile says to a message without this required metric."""
+        """Return the profile's reaction to a message without this required metric."""
         rule = self._rules[metric]
         return rule.fault("missing_field", "nothing", f"{metric}: {rule.wanted}")
 
     def _find_missing(self, decoded: Decoded, match: RouteMatch) -> list[tuple[str, str]]:
-        """(path, metric) of each required metric that an item lacks. One that its decoder refused is not missing."""
+        """Return (path, metric) of each required metric that an item lacks. One that its decoder rejected is not missing."""
         items: dict[str, set[str]] = {}
         is_batch = native_batch(decoded, match)
         for reading in decoded.readings:
@@ -138,7 +138,7 @@ class CompiledProfile:
 
 
 class _Sieve:
-    """One message on its way through a profile. Its methods return why the whole of it is refused, else None."""
+    """One message in a profile. Its methods return why the whole message is rejected, else None."""
 
     __slots__ = ("_decoded", "_is_batch", "_match", "_profile", "kept", "rejects")
 
@@ -149,7 +149,7 @@ class _Sieve:
         self.rejects: list[Reject] = []
 
     def inspect(self) -> Reject | None:
-        """Each reading by itself."""
+        """Check each reading by itself."""
         kept: list[Reading] = []
         rule_of, unknown = self._profile.rule_of, self._profile.unknown
         for reading in self._decoded.readings:
@@ -165,7 +165,7 @@ class _Sieve:
         return None
 
     def miss(self, missing: list[tuple[str, str]]) -> Reject | None:
-        """Required metrics that are not there; a flag for them stands on the message."""
+        """Handle missing required metrics; a flag for them is set on the message."""
         for path, metric in missing:
             fault = self._profile.missing(metric)
             if fault.action == "reject":
@@ -177,7 +177,7 @@ class _Sieve:
         return None
 
     def look_back(self, received_us: int, number: int, memory: Tracks) -> Reject | None:
-        """Each reading beside those before it, in order of time, whatever the order in the message."""
+        """Compare each reading with earlier ones, in order of time, whatever the order in the message."""
         tracks: dict[tuple[str, str], Track] = {}
         dropped: set[int] = set()
         refused, device, rule_of = None, self._decoded.device, self._profile.rule_of
@@ -216,7 +216,7 @@ class _Sieve:
 
 
 def _in_order(readings: list[Reading], received_us: int) -> list[Reading]:
-    """By time; readings of one time stay as they stand."""
+    """Sort by time; readings of one time keep their order."""
     first = readings[0].time_us if readings else None
     if all(reading.time_us == first for reading in readings):
         return readings
@@ -228,7 +228,7 @@ def _is_among(path: str, refused: set[str]) -> bool:
 
 
 def _seen_only(track: Track, before: Track | None) -> Track:
-    """The track where its message was refused as a whole: seen, but nothing of it passed."""
+    """Return the track after its message was rejected as a whole: seen, but nothing of it passed."""
     if before is None:
         return track._replace(good=None, good_us=0)
     return track._replace(good=before.good, good_us=before.good_us)

@@ -1,4 +1,4 @@
-"""Profiles in words: which one holds for a device and what it asks; and what it did to messages in a file."""
+"""Profiles in words: which one applies to a device and its rules; and its effect on messages in a file."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, get_args
@@ -29,11 +29,11 @@ def explain_lines(
     *,
     received_us: int | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """What profiles do to each message of a file, reading by reading.
+    """Explain the effect of profiles on each message of a file, reading by reading.
 
     Yields:
-        What `decode_lines` does, and `checks: [{device, profile, because, readings: [{path, metric, sent, stored,
-        verdict: ok|flagged|refused, reason, got, wanted}]}]`; `profile` is None where none holds.
+        Results of `decode_lines`, with `checks: [{device, profile, because, readings: [{path, metric, sent, stored,
+        verdict: ok|flagged|refused, reason, got, wanted}]}]`; `profile` is None if none applies.
     """
     recorder = _Recorder(policy)
     for found in decode_lines(lines, routes, limits, received_us=received_us, policy=recorder):
@@ -42,7 +42,7 @@ def explain_lines(
 
 
 class _Recorder(Policy):
-    """Another policy's answers, written down."""
+    """Policy that records the answers of another one."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
@@ -113,12 +113,12 @@ def _describe_choice(device: str, choice: Choice | None) -> dict[str, Any]:
 
 
 def explain_device(policy: ProfilePolicy, device: str, match: RouteMatch | None = None) -> dict[str, Any]:
-    """Which profile holds for a device and why, which others match, whether it is registered, and what is asked.
+    """Explain which profile applies to a device and why, which others match, whether it is registered, and the rules.
 
     Args:
         policy: with the profiles and the registry.
         device: its id.
-        match: the route its messages come by, which may name a profile.
+        match: the route of its messages, which may name a profile.
     """
     choice = policy.choose(device, match)
     known = policy.registered(device)
@@ -136,7 +136,7 @@ def explain_device(policy: ProfilePolicy, device: str, match: RouteMatch | None 
 
 
 def describe_profile(profile: Profile) -> dict[str, Any]:
-    """A profile as sentences, per metric."""
+    """Describe a profile in sentences, per metric."""
     return {
         "description": profile.description,
         "unknown_metrics": profile.unknown_metrics,
@@ -149,7 +149,7 @@ def _describe_metric(profile: Profile, name: str, rules: MetricRules) -> dict[st
     if rules.required:
         asks.append("required")
     if rules.unit is not None:
-        asks.append(f"in {rules.unit} where the payload names no unit")
+        asks.append(f"in {rules.unit} if the payload names no unit")
     if rules.convert_to is not None:
         asks.append(f"converted to {rules.convert_to}")
     if rules.max_step is not None:

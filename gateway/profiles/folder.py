@@ -1,4 +1,4 @@
-"""The folder of profiles: read at start, read anew when it changed, the old ones kept where the new are bad."""
+"""Folder of profiles: read at start, read again when it changes; the old profiles stay if the new ones are bad."""
 
 import logging
 import os
@@ -20,17 +20,17 @@ MAX_FILES: Final = 10_000
 
 
 class LoadedFile(NamedTuple):
-    """A profile and the file, by name, that it came from."""
+    """A profile and the name of its file."""
 
     file: str
     profile: Profile
 
 
 class ProfileFolder:
-    """Files `*.toml` of one folder; names that begin with a dot are none of ours.
+    """Files `*.toml` of one folder; names that begin with a dot are skipped.
 
-    `current` is replaced as a whole, between two messages: no message sees half of a change. A file that is bad keeps
-    what it said before; each file counts by itself, so a bad one holds up no other.
+    `current` is replaced as a whole, between two messages: no message sees half of a change. A bad file keeps its previous
+    content; each file counts by itself, so a bad one does not affect the others.
     """
 
     def __init__(self, path: Path, *, needed: Iterable[str] = (), strict: bool = True) -> None:
@@ -38,30 +38,32 @@ class ProfileFolder:
 
         Args:
             path: the folder.
-            needed: names that routes give: a change that takes one away is refused.
-            strict: False to look at a folder with bad files in it; they are in `refused`.
+            needed: names in routes: a change that removes one is rejected.
+            strict: False to read a folder with bad files in it; they are in `refused`.
 
         Raises:
-            ConfigError: the folder cannot be read, a file is no profile, a needed name is missing. Every fault at once.
+            ConfigError: the folder cannot be read, a file is not a profile, a needed name is missing. Every fault at once.
         """
         self._path, self._needed = path, frozenset(needed)
         self._watch = FolderWatch(self._stamps)
         self._files: dict[str, tuple[Stamp, Profile]] = {}
         self.refused: dict[str, str] = {}
-        # What is wrong at the start the caller tells.
+        # The caller reports faults at the start.
         self._is_told = False
         self.current = ProfileSet()
         try:
             stamps = self._stamps()
         except OSError as error:
-            message = f"{path}: the folder of profiles cannot be read ({error.strerror}); make it, or mend the setting"
+            message = (
+                f"{path}: cannot read the folder of profiles ({error.strerror}): create it, or correct the setting"
+            )
             raise ConfigError(message) from error
         if not self._load(stamps) and stamps and not self.refused:
             message = f"{path}: a file changed while it was read; start again"
             raise ConfigError(message)
         missing = sorted(self._needed - set(self.current.names()))
         faults = [f"{path / name}: {fault}" for name, fault in self.refused.items()]
-        faults += [f"{path}: a route names profile {name!r}, and no file here has it" for name in missing]
+        faults += [f"{path}: a route names profile {name!r}, but no file here has it" for name in missing]
         if faults and strict:
             raise ConfigError("\n".join(faults))
         self._is_told = True
@@ -72,27 +74,27 @@ class ProfileFolder:
         return sorted(found, key=lambda one: (one.profile.name, one.profile.version))
 
     def need(self, names: Set[str]) -> None:
-        """Routes give these names from now on: a change that takes one away is refused.
+        """Note the names that routes use from now on: a change that removes one is rejected.
 
         Raises:
-            ConfigError: one is missing.
+            ConfigError: a name is missing.
         """
         missing = sorted(names - set(self.current.names()))
         if missing:
-            message = f"{self._path}: a route names profile {missing[0]!r}, and no file here has it"
+            message = f"{self._path}: a route names profile {missing[0]!r}, but no file here has it"
             raise ConfigError(message)
         self._needed = frozenset(names)
 
     def refresh(self, *, needed: Iterable[str] = ()) -> bool:
-        """Look for changes; True where `current` was replaced. Never raises.
+        """Look for changes; True if `current` was replaced. Never raises.
 
         Args:
-            needed: names that must stay besides those of the routes.
+            needed: names that must stay in addition to those of the routes.
         """
         try:
             stamps = self._watch.changed()
         except OSError as error:
-            self._tell_refused({**self.refused, "": f"the folder cannot be read ({error.strerror})"})
+            self._tell_refused({**self.refused, "": f"cannot read the folder ({error.strerror})"})
             return False
         self.refused.pop("", None)
         return stamps is not None and self._load(stamps, self._needed | set(needed))
@@ -127,20 +129,22 @@ class ProfileFolder:
         return self._replace(files)
 
     def _keep_needed(self, files: dict[str, tuple[Stamp, Profile]], refused: dict[str, str], needed: Set[str]) -> None:
-        """Put back what a route or a registered device still names and no file has any more."""
+        """Put back a profile that a route or a registered device still names but no file has any longer."""
         for name in needed - {profile.name for _stamp, profile in files.values()}:
             for file, old in self._files.items():
                 if old[1].name == name:
                     files[file] = old
-                    refused[file] = f"profile {name!r} is gone from it, but a route or a registered device names it"
+                    refused[file] = f"profile {name!r} is no longer in it, but a route or a registered device names it"
 
     def _drop_copies(self, files: dict[str, tuple[Stamp, Profile]], refused: dict[str, str]) -> None:
-        """Of one version of one name there is one file: the one that had it before, else the first by its name."""
+        """Keep one file for each version of a name: the one that had it before, else the first by its name."""
         owners: dict[str, str] = {}
         for file in sorted(files, key=lambda one: (files[one] is not self._files.get(one), one)):
             label = files[file][1].label
             if label in owners:
-                refused[file] = f"{label} stands in {owners[label]} already; raise the version or remove one of the two"
+                refused[file] = (
+                    f"{label} is already in {owners[label]}; raise the version or remove one of the two files"
+                )
                 del files[file]
             else:
                 owners[label] = file
@@ -157,39 +161,39 @@ class ProfileFolder:
             old = was.pop(profile.name, None)
             if old is not None and old != profile and old.version == profile.version:
                 logger.warning(
-                    "profile %s changed but kept its version: raise it, so that it can be told", profile.label
+                    "Profile %s changed but kept its version. Raise the version, so that the two differ.", profile.label
                 )
             elif old != profile:
-                logger.info("profile %s applies%s", profile.label, f" instead of {old.label}" if old else "")
+                logger.info("Profile %s applies%s.", profile.label, f" instead of {old.label}" if old else "")
         for profile in was.values():
-            logger.info("profile %s applies no more", profile.label)
+            logger.info("Profile %s no longer applies.", profile.label)
         return True
 
     def _tell_refused(self, refused: dict[str, str]) -> None:
-        """Say each refusal once."""
+        """Log each rejection once."""
         for file, fault in refused.items():
             if self.refused.get(file) != fault:
-                logger.error("%s is refused, what applied before stays: %s", self._path / file, fault)
+                logger.error("Rejected %s. Its previous content stays in use: %s", self._path / file, fault)
         self.refused = refused
 
 
 class _ChangedMeanwhileError(Exception):
-    """The file is no longer the one that was looked at."""
+    """The file changed while it was read."""
 
 
 def _stamp(entry: os.DirEntry[str]) -> Stamp:
     try:
         return stamp_of(entry.stat())
-    except OSError:  # a link to nowhere: reading it says so
+    except OSError:  # a broken link: reading it reports that
         return Stamp(0, 0, 0)
 
 
 def _read(file: Path, stamp: Stamp) -> bytes:
-    # Opening a pipe would wait for who writes into it.
+    # Opening a pipe would wait for its writer.
     with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as opened:
         found = os.fstat(opened.fileno())
         if not stat.S_ISREG(found.st_mode):
-            message = "it is no regular file; put the profile itself here, or a link to it"
+            message = "it is not a regular file; put the profile itself here, or a link to it"
             raise BadProfile(message)
         if found.st_size > MAX_FILE_BYTES:
             message = f"the file has {found.st_size} bytes; wanted at most {MAX_FILE_BYTES}: is it a profile?"

@@ -1,11 +1,11 @@
-"""What messages were judged by, kept until the broker can no longer send them again.
+"""Data by which messages were judged, kept until the broker can no longer send them again.
 
-A PUBACK that was written may be lost with its connection: the broker then sends messages again whose effect on the
-memory of steps, stuck values and rates stays. Such a copy is recognised and judged by what the first delivery was
-judged by, and changes nothing. A message that was not acknowledged at all is undone instead, by each memory itself.
+A written PUBACK may be lost with its connection. The broker then sends messages again whose effect on the memory of
+steps, stuck values and rates stays. Such a copy is recognised and judged with the data of the first delivery, and changes
+nothing. A message that was not acknowledged at all is undone instead, by each memory itself.
 
-MQTT repeats a PUBLISH with its packet identifier and the DUP flag, and before all that is new. So a copy is what has
-both and the same content, and after a window of messages since the PUBACK none can come any more.
+MQTT repeats a PUBLISH with its packet identifier and the DUP flag, before all new messages. So a message with both and the
+same content is a copy, and after a window of messages since the PUBACK no copy can come.
 """
 
 from collections import OrderedDict, deque
@@ -17,14 +17,14 @@ from gateway.profiles.track import Track, TrackKey, Tracks
 __all__ = ["Judged", "Judgements", "Replay"]
 
 MAX_NOTES: Final = 200_000
-"""Answers and tracks of messages that may come again; a window of messages makes fewer."""
+"""Most answers and tracks of messages that may come again; a window of messages makes fewer."""
 
 _Name = tuple[int, int]
 """Packet identifier, and hash of topic and payload."""
 
 
 class Judged:
-    """One message: whether its devices were within their rate, and the tracks that its readings were compared with.
+    """Data of one message: whether its devices were within their rate, and the tracks compared with its readings.
 
     Attributes:
         received_us: when it came first.
@@ -46,7 +46,7 @@ class Judged:
 
 
 class Judgements:
-    """Owned by the gateway's one thread. `window_messages`: how many a broker may have sent without their PUBACK."""
+    """Judged messages, owned by the gateway's one thread. `window_messages`: how many a broker may have sent without PUBACK."""
 
     def __init__(self, *, window_messages: int = 1000, max_notes: int = MAX_NOTES) -> None:
         self._window, self._max_notes = window_messages, max_notes
@@ -58,7 +58,7 @@ class Judgements:
         return len(self._kept)
 
     def begin(self, message: Message) -> Judged:
-        """The notes of a message that comes now: those of its first delivery where it comes again."""
+        """Return the data of a message that comes now: those of its first delivery if it comes again."""
         if message.qos == 0 or not message.mid:
             return Judged(None, message.received_us)
         self._received += 1
@@ -73,11 +73,11 @@ class Judgements:
         return found
 
     def keep(self, number: int, judged: Judged) -> None:
-        """Remember what message `number` was judged by."""
+        """Remember by what message `number` was judged."""
         if judged.name is None or judged.is_repeated or len(judged) == judged.counted:
             return
         if not judged.counted:
-            # The same identifier again, without being a copy: the broker has the PUBACK of the one before.
+            # The same identifier but not a copy: the broker has the PUBACK of the message before.
             self._forget(self._kept.get(judged.name))
             self._kept[judged.name] = judged
             self._waiting.append((number, judged))
@@ -87,12 +87,12 @@ class Judgements:
             self._forget(next(iter(self._kept.values())))
 
     def acknowledged(self, upto: int) -> None:
-        """The PUBACKs of messages up to this number are written."""
+        """Note that the PUBACKs of messages up to this number are written."""
         while self._waiting and self._waiting[0][0] <= upto:
             self._waiting.popleft()[1].acknowledged_at = self._received
 
     def roll_back(self) -> None:
-        """A new connection: what was never acknowledged is undone elsewhere; any other may come again from now on."""
+        """Note a new connection: unacknowledged messages are undone elsewhere; any other may come again from now on."""
         self._received = 0
         for _number, judged in self._waiting:
             if not judged.is_repeated:
@@ -116,7 +116,7 @@ class Judgements:
 
 
 class Replay:
-    """The tracks as a copy's first delivery found them; what the copy would change is not kept."""
+    """Tracks as a copy's first delivery found them; the changes of a copy are not kept."""
 
     def __init__(self, judged: Judged, tracks: Tracks) -> None:
         self._found: dict[TrackKey, Track | None] = dict(judged.before)

@@ -1,7 +1,7 @@
-"""The checks that look back: the step from the reading before, and a value that never changes.
+"""Checks against earlier readings: the step from the reading before, and a value that never changes.
 
-Only readings in time order are compared. One that is not newer than the newest seen (late, repeated, out of a batch
-that was sent twice) is neither compared nor remembered, so that a copy of a message changes no decision.
+Only readings in time order are compared. A reading that is not newer than the newest one seen (late, repeated, from a
+batch that was sent twice) is neither compared nor remembered, so that a copy of a message changes no decision.
 """
 
 from datetime import UTC, datetime
@@ -15,13 +15,13 @@ from ingest.contract.reading import Reading
 __all__ = ["Look", "look_back"]
 
 FRESH_US: Final = 3600 * 1_000_000
-"""After an hour without a reading in order the device's clock was set back: what it sends now is the new beginning."""
+"""After an hour without a reading in order, the device's clock was set back: its readings start again now."""
 _ROUNDING: Final = 1e-12
 """Relative to the values: 1.1 - 0.9 is a little more than 0.2 in binary."""
 
 
 class Look(NamedTuple):
-    """What came of a look back: the track to keep (None: leave it as it is), and the fault if there is one."""
+    """Result of a look back: the track to keep (None: leave it unchanged), and the fault if there is one."""
 
     track: Track | None
     fault: Fault | None = None
@@ -30,8 +30,8 @@ class Look(NamedTuple):
 def look_back(rule: MetricRule, reading: Reading, track: Track | None, received_us: int) -> Look:
     """Compare a reading with its metric's track.
 
-    A step is exceeded only where it is too far from the last reading seen *and* from the last one that passed: a spike
-    costs itself and not the good reading after it, and a new level costs one reading and not all that follow.
+    A step is exceeded only if the reading is too far from the last one seen *and* from the last one that passed. So a spike
+    does not reject the good reading after it, and a new level rejects one reading, not all that follow.
     """
     at_us = received_us if reading.time_us is None else reading.time_us
     value = reading.value
@@ -68,7 +68,7 @@ def _step_fault(rule: MetricRule, reading: Reading, at_us: int, track: Track) ->
 
 
 def _reaches(rule: MetricRule, value: float, at_us: int, before: float | None, before_us: int) -> bool:
-    """Whether the value is within the limits of that one."""
+    """Return whether the value is within the limits of that one."""
     if before is None:
         return True
     moved = abs(value - before) - _ROUNDING * (abs(value) + abs(before))

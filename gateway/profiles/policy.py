@@ -1,4 +1,4 @@
-"""The policy of a gateway whose settings ask for one: rate, registry and profiles, in this order."""
+"""Policy of a gateway whose settings ask for one: rate, registry and profiles, in this order."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -36,23 +36,23 @@ def make_policy(
     metrics: GatewayMetrics | None = None,
     live: bool = True,
 ) -> Policy:
-    """The policy that the settings ask for; the plain one where they ask for nothing.
+    """Make the policy that the settings ask for; the plain one if they ask for none.
 
     Args:
         settings: name the folder of profiles, the registry and the rate.
         routes: may name profiles.
-        metrics: told how often profiles were read anew, and how many files are refused.
-        live: False for a look at messages in a file, which have no rate.
+        metrics: get the number of reloads of profiles, and of rejected files.
+        live: False for messages in a file, which have no rate.
 
     Raises:
-        ConfigError: a profile or the registry is wrong, or a route or a device names a profile that is not there.
+        ConfigError: a profile or the registry is wrong, or a route or a device names a profile that does not exist.
     """
     named = {route.profile for route in routes if route.profile is not None}
     folder = None
     if settings.profiles is not None:
         folder = ProfileFolder(Path(settings.profiles), needed=named)
     elif named:
-        message = f"a route names profile {min(named)!r}, but gateway.profiles names no folder of profiles"
+        message = f"a route names profile {min(named)!r}, but gateway.profiles is not set to a folder of profiles"
         raise ConfigError(message)
     registry = None if settings.device_registry is None else DeviceRegistry(Path(settings.device_registry))
     if registry is None and settings.unregistered != "accept":
@@ -74,7 +74,7 @@ def make_policy(
 
 
 class ProfilePolicy(Policy):
-    """Asks for the rate first (a flood costs least then), then whether the device is known, then its profile."""
+    """Policy that checks the rate first (the cheapest check in a flood), then whether the device is known, then its profile."""
 
     def __init__(
         self,
@@ -86,16 +86,16 @@ class ProfilePolicy(Policy):
         window_messages: int = 1000,
         metrics: GatewayMetrics | None = None,
     ) -> None:
-        """Take what was read at start.
+        """Take the profiles and the registry that were read at start.
 
         Raises:
-            ConfigError: a registered device names a profile that is not there.
+            ConfigError: a registered device names a profile that does not exist.
         """
         self._folder, self._registry, self._rate, self._metrics = folder, registry, rate, metrics
         self._unregistered = unregistered
         self._memory = TrackMemory()
         self._judgements, self._current = Judgements(window_messages=window_messages), Judged(None, 0)
-        # What holds for a device until the next reload.
+        # Choice for each device until the next reload.
         self._plain: dict[str, bool] = {}
         self._found: dict[tuple[str, str | None], tuple[dict[str, str], CompiledProfile | None]] = {}
         fault = unknown_profile(self._devices, set(self.profiles.names()))
@@ -112,7 +112,7 @@ class ProfilePolicy(Policy):
 
     @property
     def profiles(self) -> ProfileSet:
-        """The profiles that apply now."""
+        """Profiles that apply now."""
         return _EMPTY if self._folder is None else self._folder.current
 
     @property
@@ -124,14 +124,14 @@ class ProfilePolicy(Policy):
         self._current = self._judgements.begin(message)
 
     def admit(self, device: str, match: RouteMatch, received_us: int, number: int) -> Reject | None:
-        """See Policy. Quarantine keeps the payload, to be redriven once the device is known; refuse keeps its hash."""
+        """See Policy. Quarantine keeps the payload, to be redriven once the device is known; refuse keeps only its hash."""
         rate = self._rate
         if rate is not None and not self._is_within(rate, device, received_us, number):
             return Reject(
                 Reason.RATE_LIMITED,
                 None,
                 f"more than {rate.per_second:g} messages per second (and {rate.burst:g} at once)",
-                "fewer messages; nothing is held back for later",
+                "fewer messages; the gateway does not hold messages back for later",
                 keep_bytes=FLOOD_KEEP_BYTES,
             )
         if self._unregistered == "accept" or device in self._devices:
@@ -230,11 +230,11 @@ class ProfilePolicy(Policy):
         return {} if known is None else known.tags, None if choice is None else choice.compiled
 
     def registered(self, device: str) -> RegisteredDevice | None:
-        """What the registry says of a device."""
+        """Return the registry's entry of a device."""
         return self._devices.get(device)
 
     def choose(self, device: str, match: RouteMatch | None) -> Choice | None:
-        """The profile that holds for a device whose messages come by this route, and why."""
+        """Return the profile that applies to a device whose messages come by this route, and why."""
         known = self._devices.get(device)
         return self.profiles.choose(
             device,

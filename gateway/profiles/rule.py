@@ -1,4 +1,4 @@
-"""One metric's rules, compiled: what is asked of a reading by itself."""
+"""Compiled rules of one metric: the checks of a single reading."""
 
 import math
 import sys
@@ -34,7 +34,7 @@ _WANTED: Final = {
 
 
 class Fault(NamedTuple):
-    """Why a reading fails, and what then happens to it."""
+    """Reason why a reading fails, and the reaction."""
 
     reason: Reason
     action: Action
@@ -43,7 +43,7 @@ class Fault(NamedTuple):
 
 
 class MetricRule:
-    """Asked once per reading: as little as possible happens where it passes."""
+    """Rule, checked once per reading: as little as possible happens if it passes."""
 
     __slots__ = (
         "_actions", "_any", "_convert", "_enum", "_kind", "_spellings", "_target",
@@ -54,7 +54,7 @@ class MetricRule:
         self.rules = rules
         self._actions: dict[str, Action] = {name: profile.action(rules, name) for name in Failure.__args__}  # type: ignore[attr-defined]
         self._kind, self._any = rules.kind, rules.kind == "any"
-        # No limit is the largest double: infinity and nan are outside of it.
+        # No limit means the largest double: infinity and NaN are outside of it.
         self.low = -sys.float_info.max if rules.min is None else rules.min
         self.high = sys.float_info.max if rules.max is None else rules.max
         self._enum = frozenset(rules.values or ())
@@ -70,18 +70,18 @@ class MetricRule:
         )
 
     def fault(self, failure: Failure, got: str, wanted: str) -> Fault:
-        """A fault with the policy that holds for it."""
+        """Return a fault with the policy that applies to it."""
         return Fault(Reason(failure), self._actions[failure], got, wanted)
 
     def inspect(self, reading: Reading) -> Fault | None:
-        """The first fault of type, unit and range; else None, and the reading's unit and value are those to store."""
+        """Return the first fault of type, unit and range; else None, and the reading's unit and value are those to store."""
         if not self._any and not self._has_type(reading):
             return self.fault("wrong_type", show_reading(reading), self.wanted)
         if self._enum and reading.text not in self._enum:
             return self.fault("out_of_range", show_reading(reading), self.wanted)
         value = reading.value
         if value is not None and not math.isfinite(value):
-            # Never stored, whatever the policy: the table's numbers are finite.
+            # Never stored, whatever the policy: numbers in the table are finite.
             return Fault(Reason.BAD_NUMBER, self._refusing("out_of_range"), show_reading(reading), "a finite number")
         before = reading.value, reading.unit or self.unit
         if self._target is not None or self.unit is not None:
@@ -97,16 +97,16 @@ class MetricRule:
 
     @property
     def has_range(self) -> bool:
-        """Whether both ends of what passes are given."""
+        """Return whether both ends of the range are given."""
         return self.rules.min is not None and self.rules.max is not None
 
     def unit_of(self, given: str | None) -> str | None:
-        """The unit of a value whose payload names `given` or none, as this profile spells units."""
+        """Return the unit of a value whose payload names `given` or none, in the profile's spelling."""
         return self.unit if given is None else self._spelled(given)
 
     @property
     def wanted(self) -> str:
-        """What passes, in a few words."""
+        """Return the allowed values, in a few words."""
         if self._kind == "enum":
             return show("one of " + ", ".join(self.rules.values or ()))
         unit = f" {self._target or self.unit}" if self._target or self.unit else ""
@@ -126,7 +126,7 @@ class MetricRule:
     def _has_type(self, reading: Reading) -> bool:
         value, text, kind = reading.value, reading.text, self._kind
         if kind in ("number", "integer"):
-            # Numbers past 2^53 have their digits in `text`; booleans have theirs there too.
+            # Numbers past 2^53 have their digits in `text`; booleans have their word there.
             is_number = value is not None and (text is None or BEYOND_DOUBLE in (reading.flags or ()))
             return is_number and (kind == "number" or value.is_integer())  # type: ignore[union-attr]
         if kind == "boolean":
@@ -134,7 +134,7 @@ class MetricRule:
         return value is None and text is not None
 
     def _settle_unit(self, reading: Reading) -> Fault | None:
-        """Fill in the unit that the payload left out; convert, or refuse another unit than the profile's."""
+        """Fill in a unit that the payload left out; convert, or reject a unit other than the profile's."""
         if reading.unit is None:
             reading.unit = self.unit
         given = reading.unit
@@ -152,7 +152,7 @@ class MetricRule:
             return self.fault("unit_mismatch", got, show(f"a unit that converts to {target}: {_convertible(target)}"))
         converted = convert(value)
         if not math.isfinite(converted):
-            got = f"{show_reading(reading)}, past every double in {target}"
+            got = f"{show_reading(reading)}, beyond the range of a double in {target}"
             return Fault(Reason.BAD_NUMBER, self._refusing("out_of_range"), got, self.wanted)
         reading.unit = target
         if converted != value:
@@ -165,7 +165,7 @@ class MetricRule:
         return self._spellings.get(unit) or canonical_spelling(unit)
 
     def _conversion(self, given: str, target: str) -> Callable[[float], float] | None:
-        """Looked up once per spelling; what devices make up is not remembered."""
+        """Return a conversion, looked up once per spelling; unknown spellings are not remembered."""
         try:
             return self._convert[given]
         except KeyError:

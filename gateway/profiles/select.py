@@ -1,4 +1,4 @@
-"""Which profile holds for a device: an immutable set, made anew at each reload."""
+"""Choice of the profile for a device: an immutable set, made again at each reload."""
 
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -13,17 +13,17 @@ _MAX_DEVICES: Final = 100_000
 
 
 class Choice(NamedTuple):
-    """A profile that holds for a device, and why: `registry`, `route`, or the pattern that matched."""
+    """Profile that applies to a device, and why: `registry`, `route`, or the pattern that matched."""
 
     compiled: CompiledProfile
     because: str
 
 
 class ProfileSet:
-    """The profiles that apply. Of several versions of one name it holds the highest.
+    """Profiles that apply. Of several versions of one name it holds the highest.
 
-    Order: what the registry says of this very device, then what the route names, then patterns: one without a wildcard,
-    then the one with more characters that are none, then with fewer `*`, then by pattern and name in alphabetical order.
+    Order: the registry's profile of this device, then the route's, then patterns: one without a wildcard, then the one with
+    more literal characters, then with fewer `*`, then by pattern and name in alphabetical order.
     """
 
     def __init__(self, profiles: Iterable[Profile] = ()) -> None:
@@ -45,15 +45,15 @@ class ProfileSet:
         return list(self._compiled)
 
     def active(self) -> list[Profile]:
-        """The profiles that apply, by name."""
+        """Profiles that apply, by name."""
         return [compiled.profile for compiled in self._compiled.values()]
 
     def get(self, name: str) -> CompiledProfile | None:
-        """The newest version of a name."""
+        """Return the newest version of a name."""
         return self._compiled.get(name)
 
     def choose(self, device: str, *, registered: str | None = None, route: str | None = None) -> Choice | None:
-        """The profile of a device, None where none holds."""
+        """Return the profile of a device, None if none applies."""
         for name, because in ((registered, "registry"), (route, "route")):
             found = None if name is None else self._compiled.get(name)
             if found is not None:
@@ -71,5 +71,5 @@ class ProfileSet:
         return choice
 
     def matching(self, device: str) -> list[Choice]:
-        """Every pattern that matches a device, in order of precedence: the first holds."""
+        """Return every pattern that matches a device, in order of precedence: the first applies."""
         return [Choice(self._compiled[n], p) for glob, p, n in self._patterns if glob.fullmatch(device)]

@@ -1,8 +1,8 @@
-"""What a metric of a device showed last: memory of the checks that look back (step, stuck), bounded and undone exactly.
+"""Last values of each device's metrics: memory of the checks against earlier readings, bounded and exactly undoable.
 
-A message that is not acknowledged when its connection ends comes again; it must then be judged as the first time. So
-each change is kept with what stood there before, until the message is acknowledged; `roll_back` undoes those left.
-One whose PUBACK was written may come again too: see `judged`.
+A message that is not acknowledged when its connection ends comes again, and must then be judged as the first time. So
+each change is kept with the previous state until the message is acknowledged; `roll_back` undoes the rest. A message
+whose PUBACK was written may come again too: see `judged`.
 """
 
 from collections import OrderedDict, deque
@@ -11,24 +11,24 @@ from typing import Final, NamedTuple, Protocol
 __all__ = ["Track", "TrackKey", "TrackMemory", "Tracks"]
 
 MAX_TRACKS: Final = 100_000
-"""Metrics of devices that are followed; the one that was silent for longest is forgotten first."""
+"""Most tracked metrics of devices; the one that was silent for longest is forgotten first."""
 MAX_UNDO: Final = 200_000
-"""Changes of unacknowledged messages that can be undone; a window of messages makes fewer."""
+"""Most changes of unacknowledged messages that can be undone; a window of messages makes fewer."""
 
 
 class Track(NamedTuple):
-    """One metric of one device. Times are in epoch µs."""
+    """State of one metric of one device. Times are in epoch µs."""
 
     seen: float | None
-    """Value of the newest reading, whether it was stored or not; None for a text."""
+    """Value of the newest reading, whether stored or not; None for text."""
     seen_us: int
-    """Its time: the device's, else when it was received."""
+    """Time of the newest reading: the device's, else the receive time."""
     received_us: int
     good: float | None
     """Value of the newest reading that passed."""
     good_us: int
     equal: float | str | None
-    """What is told again and again, how often so far, and since when."""
+    """Value that repeats, how often so far, and since when."""
     equal_count: int
     equal_since_us: int
 
@@ -38,20 +38,20 @@ TrackKey = tuple[str, str]
 
 
 class Tracks(Protocol):
-    """What the checks that look back read and write."""
+    """Tracks that the checks against earlier readings read and write."""
 
     def get(self, key: TrackKey) -> Track | None:
-        """The track of a metric; None where nothing is known of it."""
+        """Return the track of a metric; None if it is unknown."""
 
     def put(self, number: int, key: TrackKey, track: Track) -> None:
-        """Remember, because of message `number`."""
+        """Remember a track, because of message `number`."""
 
 
 class TrackMemory:
     """Tracks by (device, metric), least recently seen first.
 
     Attributes:
-        noted: takes each track that is replaced, as it was before this message; None where nobody asks.
+        noted: gets each replaced track, as it was before this message; None if not needed.
     """
 
     def __init__(self, *, max_tracks: int = MAX_TRACKS, max_undo: int = MAX_UNDO) -> None:
@@ -65,7 +65,7 @@ class TrackMemory:
 
     @property
     def fill(self) -> float:
-        """Share of the memory in use. At 1 each new metric takes the place of the one that was silent for longest."""
+        """Share of the memory in use. At 1 each new metric replaces the one that was silent for longest."""
         return len(self._tracks) / self._max_tracks
 
     def get(self, key: TrackKey) -> Track | None:
@@ -84,13 +84,13 @@ class TrackMemory:
             self._tracks.popitem(last=False)
 
     def acknowledged(self, upto: int) -> None:
-        """Messages up to this number will not come again."""
+        """Note that messages up to this number will not come again."""
         undo = self._undo
         while undo and undo[0][0] <= upto:
             undo.popleft()
 
     def roll_back(self) -> None:
-        """Undo what unacknowledged messages did, newest first."""
+        """Undo the changes of unacknowledged messages, newest first."""
         while self._undo:
             _number, key, before = self._undo.pop()
             if before is None:

@@ -1,7 +1,7 @@
-"""Units that a profile may convert between, each exact by definition, and the spellings that mean the same unit.
+"""Units between which a profile may convert, each exact by definition, and the spellings of each unit.
 
-A spelling is listed only where it can mean nothing else: `C` is coulomb and `F` is farad to SenML, so neither is a
-temperature here; a profile may say otherwise for its devices (`spellings`).
+A spelling is listed only if it cannot mean anything else: `C` is coulomb and `F` is farad in SenML, so neither is a
+temperature here; a profile may define it for its devices (`spellings`).
 
 Source: SI Brochure (9th ed.); NIST SP 811 appendix B (exact factors); RFC 8428 section 12.1 and RFC 8798 (spellings).
 """
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 __all__ = ["DIMENSIONS", "Unit", "canonical_spelling", "conversion", "known_unit", "same_dimension"]
 
 _ARITHMETIC: Final = Context(prec=40, traps=[])
-"""Decimal digits of every step; a double has 17. No trap: what passes every double becomes infinite and is refused."""
+"""Decimal digits of every step; a double has 17. No trap: a result beyond every double becomes infinite and is rejected."""
 
 
 class Unit(NamedTuple):
@@ -30,7 +30,7 @@ def _by(factor: str, divisor: str = "1") -> Unit:
 
 
 def _scale(symbol: str, prefixes: str) -> dict[str, Unit]:
-    """The symbol with each of these SI prefixes; `.` stands for none."""
+    """Return the symbol with each of these SI prefixes; `.` stands for no prefix."""
     sizes = {"M": "1e6", "k": "1e3", "h": "1e2", ".": "1", "d": "1e-1", "c": "1e-2", "m": "1e-3", "µ": "1e-6"}
     return {prefix.strip(".") + symbol: _by(sizes[prefix]) for prefix in prefixes}
 
@@ -92,7 +92,7 @@ DIMENSIONS: Final[dict[str, dict[str, Unit]]] = {
     "conductivity": {"S/m": _by("1"), "mS/cm": _by("1e-1"), "µS/cm": _by("1e-4"), "dS/m": _by("1e-1")},
     "mass concentration": {"g/m³": _by("1"), "mg/m³": _by("1e-3"), "µg/m³": _by("1e-6")},
 }
-"""Per dimension its units. Gallons are US ones; mmHg and inHg the conventional ones; psi is lbf/in²."""
+"""Units per dimension. Gallons are US ones; mmHg and inHg the conventional ones; psi is lbf/in²."""
 
 _SPELLINGS: Final = {
     "Cel": "°C", "degC": "°C", "deg C": "°C", "ºC": "°C", "℃": "°C", "celsius": "°C", "Celsius": "°C",
@@ -111,9 +111,9 @@ _DIMENSION_OF: Final = {unit: name for name, units in DIMENSIONS.items() for uni
 
 
 def canonical_spelling(text: str) -> str:
-    """How this unit is written here; text that is no listed unit stays as it is, but for blanks around it."""
+    """Return our spelling of this unit; text that is not a listed unit stays, without blanks around it."""
     text = text.strip()
-    # Longer text is no unit of ours, and what devices make up is not remembered.
+    # Longer text is not a listed unit, and invented units are not remembered.
     return text if len(text) > _LONGEST else _lookup(text)
 
 
@@ -132,20 +132,20 @@ def _lookup(text: str) -> str:
 
 
 def known_unit(text: str) -> bool:
-    """Whether a profile may convert from or to it."""
+    """Return whether a profile may convert from or to it."""
     return canonical_spelling(text) in _DIMENSION_OF
 
 
 def same_dimension(unit: str) -> list[str]:
-    """What can be converted to this unit, itself included; empty where it is no listed unit."""
+    """Return the units that convert to this unit, including itself; empty if it is not a listed unit."""
     return list(DIMENSIONS.get(_DIMENSION_OF.get(canonical_spelling(unit), ""), {}))
 
 
 def conversion(given: str, wanted: str) -> Callable[[float], float] | None:
-    """A function from one unit to another; None where there is none (unknown, or of another dimension).
+    """Return a function from one unit to another; None if there is none (unknown, or of another dimension).
 
     The decimal number as written (`98.6`) is converted in 40 digits and rounded once to the nearest double, so 98.6 °F
-    is 37 °C and 988.6 hPa is 98860 Pa. What passes every double becomes infinite: the caller refuses it.
+    is 37 °C and 988.6 hPa is 98860 Pa. A result beyond every double becomes infinite: the caller rejects it.
     """
     given, wanted = canonical_spelling(given), canonical_spelling(wanted)
     if _DIMENSION_OF.get(given, "") != _DIMENSION_OF.get(wanted):

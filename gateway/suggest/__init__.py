@@ -1,1 +1,1 @@
-"""Draft of a route from real messages. In: topics and payloads; out: settings that a person can take over. Pure, no I/O."""
+"""Draft of a route from real messages. In: topics and payloads; out: settings for a person to use. Pure, no I/O."""

@@ -1,4 +1,4 @@
-"""The draft for bare values: `21.5`, `on`. Topic levels say which device and which metric."""
+"""Draft for bare values: `21.5`, `on`. Topic levels give the device and the metric."""
 
 import re
 from typing import Any, Final
@@ -17,11 +17,11 @@ _NAMED: Final = re.compile(
     r"([A-Za-z][A-Za-z ]{0,20}?)(\s?[:=]?\s?)([+-]?\d{1,12}(?:\.\d{1,12})?)((?:\s?[^\s\d{}*]{1,8})?)"
 )
 _LONG: Final = 24
-"""Characters of a text from which on several numbers inside of it are values that nobody took out."""
+"""Length of a text from which on several numbers inside it are values that nothing extracts."""
 
 
 def draft_bare(family: Family) -> Draft:
-    """The draft for messages that are one value as text."""
+    """Return the draft for messages that are one value as text."""
     named = name_levels([sample.topic for sample in family.samples], metric=True, claimed=set(), by_payload=False)
     route: dict[str, Any] = {"filter": named.filter}
     if named.device is not None:
@@ -31,7 +31,7 @@ def draft_bare(family: Family) -> Draft:
     said = _named_number(family)
     if said is not None:
         route["mapping"] = {"format": "text", "time": [], "numbers": {"*": {"text": said}}}
-        return Draft(route, notes=[f"device: {named.why}", "number: taken out of the text, behind its name"])
+        return Draft(route, notes=[f"device: {named.why}", "number: taken from the text after its name"])
     route["decoder"] = "plain"
     units = {}
     for sample in family.samples:
@@ -42,13 +42,13 @@ def draft_bare(family: Family) -> Draft:
             units[_metric_of(named, sample.topic)] = found
     if units:
         route["units"] = units
-    notes = [f"device: {named.why}", "time: the receive time, since the payload has none"]
+    notes = [f"device: {named.why}", "time: the receive time, because the payload has none"]
     texts = [sample.payload.decode("utf-8", "replace").strip() for sample in family.samples]
     return Draft(route, notes=notes, doubts=list(dict.fromkeys(filter(None, map(_doubt, texts)))))
 
 
 def _named_number(family: Family) -> str | None:
-    """What texts such as `pH 7.42` look like, where the topic calls the value by that name; else None."""
+    """Return the form of texts such as `pH 7.42`, if the topic gives the value that name; else None."""
     found = set()
     for sample in family.samples:
         text = sample.payload.decode("utf-8", "replace").strip()
@@ -60,19 +60,19 @@ def _named_number(family: Family) -> str | None:
 
 
 def _doubt(text: str) -> str | None:
-    """Why a text is no value: it holds lines, marks, or several numbers."""
+    """Return why a text is not a value: it holds lines, markup, or several numbers."""
     several = len(text) > _LONG and len(_NUMBER.findall(text)) > 1
     lines = len(text.splitlines()) > 1
     marked = text.startswith("<") and text.endswith(">")
     if not (several or lines or marked):
         return None
     return (
-        'the whole payload would be one text: take a number out of it with `format = "text"` and `numbers`, or write a decoder '
+        'the whole payload would be one text: extract a number with `format = "text"` and `numbers`, or write a decoder '
         "(`tidegate route new NAME`)"
     )
 
 
 def _metric_of(named: Named, topic: str) -> str:
-    """The metric that the route gives for a topic."""
+    """Return the metric that the route gives for a topic."""
     levels = dict(zip(named.filter.split("/"), topic.split("/"), strict=True))
     return ".".join(levels[part] for part in (named.metric or "{metric}").split(".") if part in levels)

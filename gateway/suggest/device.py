@@ -1,4 +1,4 @@
-"""Who sends: a field of the payload, or levels of the topic; and the topic filter that follows from it."""
+"""Sender of messages: a field of the payload, or levels of the topic; and the topic filter that follows from it."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ __all__ = ["Named", "device_field", "name_levels"]
 
 _NODE_OF_OPC_UA = re.compile(r"(?:ns=\d+;|nsu=[^;]*;)?[sigb]=")
 _SURE_WORDS: Final = DEVICE.index("device")
-"""Words up to here name a device whatever stands there; those behind need a value that looks like an id."""
+"""Words up to here name a device whatever their value; later ones need a value that looks like an id."""
 _ID_OF_ANY = re.compile(r"[a-z0-9](?:Id|ID)$|[a-z0-9][_-]id$")
 _ID_OF = re.compile(
     r"(?:device|dev|esp|sensor|node|station|board|module|meter|logger|probe|mote|unit)\w{0,8}(?:id|sn|serial|mac|uid)"
@@ -34,10 +34,10 @@ _ID_OF = re.compile(
 
 @dataclass(slots=True)
 class Named:
-    """A topic filter with named levels, and what they are used for.
+    """Topic filter with named levels, and their use.
 
-    `agrees`: the payload names the device as its level does; `behind`: levels behind the device's say something as well.
-    `prefix`: stands in front of the names of the payload's values, since levels behind the device's number parts of it.
+    `agrees`: the payload gives the device the same name as its level; `behind`: levels after the device's have a meaning
+    too. `prefix`: comes before the names of the payload's values, because levels after the device's number parts of it.
     """
 
     filter: str
@@ -50,19 +50,19 @@ class Named:
 
     @property
     def route_metric(self) -> str | None:
-        """The route's `metric`, None where it is the last level anyway."""
+        """The route's `metric`, None if it is the last level anyway."""
         return None if self.metric == "{metric}" and self.filter.endswith("{metric}") else self.metric
 
 
 def device_field(
     fields: Iterable[Field], topics: Sequence[str], *, things: bool = False, listed: bool = False
 ) -> Field | None:
-    """The field that names the sender, None where none is sure enough.
+    """Return the field that names the sender, None if none is certain enough.
 
     Args:
         fields: of the documents.
         topics: of the documents.
-        things: whether these are items of an array of devices: then an id of their own is the device's.
+        things: whether these are items of an array of devices: then their own id is the device's.
         listed: whether these are items of any other array: then a name or a short number is that of a value or a part.
     """
     known = [one for one in fields if not (listed and _is_of_part(one, topics))]
@@ -80,7 +80,7 @@ def device_field(
 
 
 def _is_sure_level(one: Field, topics: Sequence[str]) -> bool:
-    """Whether a field is an id that a level of the topic is as well: then it names the sender, whatever its key is."""
+    """Return whether a field is an id that a level of the topic has too: then it names the sender, whatever its key."""
     told = [(str(value), topics[number].split("/")) for number, value in one.values.items()]
     return bool(told) and all(is_sure_id(text) and text in levels for text, levels in told)
 
@@ -94,7 +94,7 @@ def _is_of_part(one: Field, topics: Sequence[str]) -> bool:
 
 
 def _other_id(fields: list[Field], topics: Sequence[str]) -> Field | None:
-    """The one id of a kind of thing that nobody listed, such as `lotId`, where no level of the topic is an id."""
+    """Return the one id of an unlisted kind of thing, such as `lotId`, if no level of the topic is an id."""
     if any(
         is_sure_id(level) or looks_like_id(level) or is_number(level) for topic in topics for level in topic.split("/")
     ):
@@ -127,14 +127,14 @@ def _rank(one: Field, topics: Sequence[str]) -> int | None:
 
 
 def _is_none(one: Field, values: list[str], topics: Sequence[str]) -> bool:
-    """Whether a field that is called like a device names something else."""
+    """Return whether a field with a device's name names something else."""
     if any(time_format(value) is not None or _NODE_OF_OPC_UA.match(value) for value in values):
         return True
     # A name may change; an id of the topic does not.
     named = one.key in ("name", "friendlyname", "host", "hostname")
     if named and any(is_sure_id(level) for topic in set(topics) for level in topic.split("/")):
         return True
-    # An id that never comes again numbers messages. Several of one topic must agree.
+    # An id that never repeats numbers messages. Several of one topic must agree.
     return one.key == "id" and one.words[1] not in DEVICE[:-1] and not _stays(one, topics)
 
 
@@ -149,7 +149,7 @@ def _may_be_device(one: Field, value: str) -> bool:
 
 
 def _only_text(one: Field) -> bool:
-    """Whether a name without digits may be an id: only where its key asks for one."""
+    """Return whether a name without digits may be an id: only if its key requires one."""
     return one.key in ("device", "dev", "node", "station", "thing", "tracker") and isinstance(one.first, str)
 
 
@@ -168,16 +168,16 @@ def _stays(one: Field, topics: Sequence[str]) -> bool:
 def name_levels(
     topics: Sequence[str], *, metric: bool, claimed: set[str], by_payload: bool, names: set[str] | None = None
 ) -> Named:
-    """The filter for topics of one length.
+    """Return the filter for topics of one length.
 
-    Levels that are words stay as they are unless messages differ there: what has not been seen is not taken.
+    Levels that are words stay unchanged unless messages differ there: unseen topics do not match.
 
     Args:
         topics: of the samples.
-        metric: whether the last levels name the value, since the payload does not.
-        claimed: texts by which the payload calls the sender: a level that is one of these is the device.
+        metric: whether the last levels name the value, because the payload does not.
+        claimed: the payload's names for the sender: a level with one of these is the device.
         by_payload: whether the payload names the device; then levels need not.
-        names: texts by which the payload calls the value: such a level is no device.
+        names: the payload's names for the value: such a level is not a device.
     """
     levels = topics[0].split("/")
     varying = varying_levels(topics)
@@ -200,7 +200,7 @@ def name_levels(
 
 
 def _agrees(level: str, claimed: set[str]) -> bool:
-    """Whether the payload calls the sender so, or by the number of a level such as nodeID_4."""
+    """Return whether the payload gives the sender this name, or the number of a level such as nodeID_4."""
     return level in claimed or (looks_like_id(level) and level.rstrip("0123456789") != "" and _number(level) in claimed)
 
 
@@ -209,16 +209,16 @@ def _number(level: str) -> str:
 
 
 def _metric_place(levels: list[str], head: int, varying: set[int]) -> int:
-    """The level that names a bare value: the last that does not only say what kind of message comes."""
+    """Return the level that names a bare value: the last that says more than the kind of message."""
     named = [place for place in range(head, len(levels)) if place in varying or not is_kind(levels[place])]
     if named and is_sure_id(levels[named[-1]]) and named[-1] not in varying:
-        # The level of an id is the sender's; the one behind it says what comes, if little.
+        # The level of an id is the sender's; the one after it says what comes, even if it says little.
         return len(levels) - 1
     return named[-1] if named and named[-1] > head else len(levels) - 1
 
 
 def _device_place(levels: list[str], head: int, last: int, varying: set[int], *, metric: bool) -> int | None:
-    """The level that ends the device's name."""
+    """Return the level that ends the device's name."""
     places = list(range(head, last if metric else last + 1))
     if not places:
         return None
@@ -256,7 +256,7 @@ def _build(
     for number, level in enumerate(levels):
         fixed = (is_kind(level) or is_collection(level)) and number not in varying
         if number == place:
-            # A level that was seen once and is just a word is the device's name in the filter as well.
+            # A level that was seen once and is only a word is the device's name in the filter too.
             only = number == head and not alone and number not in varying and not _has_signs(level)
             device.append(level if only else "{device}")
             written.append(device[-1])
@@ -285,12 +285,12 @@ def _build(
 
 
 def _has_signs(level: str) -> bool:
-    """Whether a filter would take it for something else."""
+    """Return whether a filter would read it as something else."""
     return "{" in level or "}" in level
 
 
 def _numbers_part(level: str) -> bool:
-    """Whether a level behind the device's tells parts of it apart, such as `relay-2` or `0`."""
+    """Return whether a level after the device's distinguishes parts of it, such as `relay-2` or `0`."""
     is_part = is_number(level) or (any(map(str.isdigit, level)) and not is_sure_id(level) and not is_kind(level))
     return is_part and not _has_signs(level)
 

@@ -1,4 +1,4 @@
-"""The draft for documents: which fields name device, time and identity, which are values, and what is left out."""
+"""Draft for documents: the fields for device, time and identity, the values, and what is left out."""
 
 from typing import Any, Final
 
@@ -38,7 +38,7 @@ __all__ = ["draft_documents"]
 
 
 def draft_documents(family: Family, limits: GatewaySettings, *, zone: str | None = None) -> Draft:
-    """The draft for one family. `zone` is the IANA zone of times without an offset, None where nobody named it."""
+    """Return the draft for one family. `zone` is the IANA zone of times without an offset, None if unknown."""
     return _Drafter(family, limits, zone).draft()
 
 
@@ -46,7 +46,7 @@ _TIME_OBJECTS: Final = frozenset({"ts", "time", "timestamp", "datetime", "stamp"
 
 
 class _Drafter:
-    """The way from documents to a draft: each step uses fields that the next ones no longer see."""
+    """Steps from documents to a draft: each step uses fields that the next ones no longer see."""
 
     def __init__(self, family: Family, limits: GatewaySettings, zone: str | None) -> None:
         self._zone = zone
@@ -107,7 +107,7 @@ class _Drafter:
         return self._finish(named)
 
     def _name_topic(self, single: Single | None, claimed: set[str]) -> Named:
-        """The filter; where the topic says the same name, its levels name it, since they tell more values apart."""
+        """Return the filter; if the topic says the same name, its levels name the value, because they distinguish more values."""
         names = set() if single is None or single.name is None else {str(text) for text in single.name.values.values()}
         said = {bare(text) for text in names}
         last = self._topics[0].split("/")[-1]
@@ -117,7 +117,7 @@ class _Drafter:
             and not any(map(str.isdigit, last))
             and all(bare(last) in text for text in said)
         ):
-            # The level is a part of the value's name, as in .../boiler/temp with boiler-temp.
+            # The level is part of the value's name, as in .../boiler/temp with boiler-temp.
             names.add(last)
         by_payload = "device" in self._mapping
         unnamed = single is not None and single.name is None
@@ -147,17 +147,17 @@ class _Drafter:
         return named
 
     def _names_around(self) -> list[Field]:
-        """Fields that may name the one value: of the item, else of the object whose items these are."""
+        """Return fields that may name the one value: of the item, else of the object whose items these are."""
         around = [one for one in self._usable(self._outer) if one.root == "^"]
         fields = self._usable(self._fields)
         return fields if any(names_alone(one) for one in fields) else fields + around
 
     def _free(self, fields: list[Field]) -> list[Field]:
-        """Those that nothing uses yet."""
+        """Return the fields that nothing uses yet."""
         return [one for one in fields if (one.root, one.steps) not in self._used]
 
     def _usable(self, fields: list[Field]) -> list[Field]:
-        """Those of them that a path can name."""
+        """Return those of them that a path can name."""
         return [one for one in self._free(fields) if one.can_be_named]
 
     def _use(self, one: Field) -> None:
@@ -168,7 +168,7 @@ class _Drafter:
         listed = self._items.listed and not things
         inner = device_field(self._usable(self._fields), topics, things=things, listed=listed)
         outer = device_field(self._usable(self._outer), self._topics)
-        # In a list an id names the value, unless it is one of things, or nothing around the list names the sender.
+        # In a list an id names the value, unless the list is one of things, or nothing around it names the sender.
         by_value = self._items.path is not None and not self._items.of_things
         chosen = outer if by_value and outer is not None else inner or outer
         if self._items.keyed:
@@ -183,12 +183,12 @@ class _Drafter:
         return {str(value) for value in chosen.values.values()}
 
     def _leave_echoes(self) -> None:
-        """Leave texts out that only say an id of the topic once more."""
+        """Leave out texts that only repeat an id of the topic."""
         for one in [one for one in self._usable(self._fields) if name_rank(one) is None and one.key not in SINGLE]:
             told = [(self._topics[self._items.of_document[place]], value) for place, value in one.values.items()]
             if all(isinstance(text, str) and is_id(text) and text in topic.split("/") for topic, text in told):
                 self._use(one)
-                self._left.append(LeftOut(one.name, "is said by the topic"))
+                self._left.append(LeftOut(one.name, "repeats the topic"))
                 self._mapping["skip"] = [*self._mapping.get("skip", ()), one.name]
 
     def _find_time(self) -> list[FoundTime]:
@@ -203,7 +203,7 @@ class _Drafter:
         own = [one.name for one in chosen.fields if not one.root]
         self._notes.append(time_note(chosen, self._zone))
         if chosen.local and self._zone is None:
-            self._left.append(LeftOut(chosen.name, "a time whose zone nobody named"))
+            self._left.append(LeftOut(chosen.name, "is a time without a known zone"))
             self._mapping["skip"] = own
             return inner
         self._time, self._is_local = chosen, chosen.local
@@ -217,7 +217,7 @@ class _Drafter:
         return inner
 
     def _leave_parts(self, chosen: FoundTime) -> None:
-        """Leave out what else an object holds that is called like a time: nanoseconds, a zone."""
+        """Leave out other members of an object with a name of a time: nanoseconds, a zone."""
         around = chosen.field.steps[:-1]
         if around and isinstance(around[-1], str) and bare(around[-1]) in _TIME_OBJECTS:
             parts = [one for one in self._free(self._fields) if one.root == chosen.field.root and one.under(around)]
@@ -227,13 +227,13 @@ class _Drafter:
             self._mapping["skip"] = [*self._mapping.get("skip", ()), *(one.name for one in parts)]
 
     def _find_offset(self) -> None:
-        """A column of numbers next to the values, where the time stands around them: distances from it."""
+        """Find a column of numbers next to the values, if the time is around them: distances from it."""
         for one in self._usable(self._fields):
             if one.key in OFFSETS and all(type(value) in (int, float) for value in one.values.values()):
                 unit = "s" if one.key in ("elapsed", "dt") else "ms"
                 self._mapping["time_offset"] = {"path": one.path, "unit": unit}
                 self._use(one)
-                self._notes.append(f"time: {one.name} is added to it, taken as {unit}: check the unit")
+                self._notes.append(f"time: {one.name} is added to it, read as {unit}: check the unit")
                 return
 
     def _find_identity(self) -> None:
@@ -243,7 +243,7 @@ class _Drafter:
         known = time is not None and all(type(value) in (int, str) for value in time.values.values())
         found = identity_template(fields, time.reference if time is not None and known else None, self._topics)
         if found is None:
-            self._notes.append("identity: none in the payload; a copy is recognised by its time and value only")
+            self._notes.append("identity: none in the payload; duplicates are recognised only by time and value")
             return
         self._mapping["message_id"] = [found.text]
         self._use(found.field)
@@ -266,7 +266,7 @@ class _Drafter:
         elif roles.values:
             base = self._base = envelope(values_base(measured(roles)))
             if any(isinstance(one.steps[len(base)], int) for one in measured(roles) if one.under(base)):
-                # The array itself: its name is that of its values, and what stands next to it may say their times.
+                # The array itself: it has the name of its values, and its neighbours may hold their times.
                 base = self._base = base[:-1]
             if base and self._items.path is None and isinstance(self._first, list):
                 mapping["items"] = ["[]"]
@@ -283,7 +283,7 @@ class _Drafter:
             self._name_errors(roles, names)
 
     def _name_numbers(self, roles: Roles, names: dict[tuple[Step, ...], str], *, alone: bool) -> None:
-        """Say which texts are numbers. `alone`: an item holds one value, or each object does."""
+        """Set which texts are numbers. `alone`: an item holds one value, or each object does."""
         mapping = self._mapping
         numeric = [names.get(one.steps, one.name) for one in roles.numeric]
         if alone:
@@ -300,13 +300,13 @@ class _Drafter:
                 mapping.setdefault("units", {}).setdefault(name, UNIT_NAMES.get(behind.strip(), behind.strip()))
 
     def _name_errors(self, roles: Roles, names: dict[tuple[Step, ...], str]) -> None:
-        """Refuse numbers that stand for a broken sensor, where the samples have some."""
+        """Reject numbers that mean a broken sensor, if the samples have some."""
         errors: dict[str, list[float]] = {}
         for one in roles.values:
             found = sorted({code for value in one.values.values() if (code := sentinel_of(value)) is not None})
             if found:
                 errors[names.get(one.steps, one.name)] = found
-                self._notes.append(f"sentinel: {one.name} = {found[0]:g} says that the sensor is broken; it is refused")
+                self._notes.append(f"sentinel: {one.name} = {found[0]:g} means a broken sensor; it is rejected")
         if errors:
             self._mapping["errors"] = errors
 
@@ -327,7 +327,7 @@ class _Drafter:
             self._mapping["unit_names"] = found.called
 
     def _prefix_twins(self, roles: Roles, single: Single | None, quantities: Quantities | None) -> None:
-        """Where several items of a message give the same names, a text that differs tells them apart, in front of the names."""
+        """Use a text that differs as a prefix, if several items of a message give the same names."""
         per_item = any(not text.startswith("{$.") for text in self._mapping.get("device", ()))
         if quantities is not None or not self._items.listed or per_item:
             return
@@ -352,10 +352,10 @@ class _Drafter:
         if not one.root:
             self._mapping["skip"] = [*self._mapping.get("skip", ()), one.name]
         self._use(one)
-        self._notes.append(f"names: {one.name} tells the items apart and stands in front of their values")
+        self._notes.append(f"names: {one.name} distinguishes the items and is the prefix of their values")
 
     def _say_rest(self, roles: Roles, single: Single | None, quantities: Quantities | None) -> None:
-        """Skip what is no reading, and say why."""
+        """Skip fields that are not readings, with the reason."""
         base = self._base
         skip: list[str] = list(self._mapping.pop("skip", []))
         out = [pair for pair in roles.left_out if quantities is None or not quantities.holds(pair[0])]
@@ -365,9 +365,7 @@ class _Drafter:
         skip += skip_patterns([one for one, _why in out], [*roles.values, *roles.units], base)
         if single is not None:
             beside = [one for one in roles.values if one is not single.value]
-            self._left += [
-                LeftOut(one.name, "stands next to the one value") for one in beside if one is not single.name
-            ]
+            self._left += [LeftOut(one.name, "is next to the only value") for one in beside if one is not single.name]
             skip += [one.name for one in (*roles.units, *beside)]
         elif quantities is None:
             skip += [
@@ -378,8 +376,8 @@ class _Drafter:
         meant = [single.value] if single is not None else [one for one in roles.values if one.under(base)]
         self._count = sum(not is_empty(value) for one in self._free(meant) for value in one.values.values())
         outside = [one for one in roles.values if base and not one.under(base)]
-        self._left += [LeftOut(one.name, f"stands outside of {flat_name(base)}") for one in outside]
-        self._left += [LeftOut(one.name, "stands outside of the items") for one in self._free(self._outer)]
+        self._left += [LeftOut(one.name, f"is outside of {flat_name(base)}") for one in outside]
+        self._left += [LeftOut(one.name, "is outside of the items") for one in self._free(self._outer)]
         if skip:
             self._mapping["skip"] = list(dict.fromkeys(skip))
 
@@ -394,7 +392,7 @@ class _Drafter:
         if self._is_local and self._zone is not None:
             route["zone"] = self._zone
         if route["filter"].startswith(("{", "+")) and self._items.path is None and not isinstance(self._first, list):
-            # Such a filter meets topics of others too: what they send is left to the next route.
+            # Such a filter also matches other topics: their messages are left to the next route.
             path = self._time.field.path if self._time is not None else flat_name(self._base[:1])
             if path:
                 self._mapping = {"when": {path: True}} | self._mapping

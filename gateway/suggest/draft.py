@@ -1,4 +1,4 @@
-"""The draft of a route for messages of one family: what a person would write into the settings, and why."""
+"""Draft of a route for messages of one family: the settings that a person would write, and the reasons."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,9 +10,9 @@ __all__ = ["Draft"]
 
 @dataclass(slots=True)
 class Draft:
-    """A route as plain values (see `RouteSettings`), what it leaves out, and sentences for a person.
+    """Route as plain values (see `RouteSettings`), what it leaves out, and sentences for a person.
 
-    `values` is how many values of the samples it means to read; `doubts` say why it needs an edit.
+    `values` is how many values of the samples it should read; `doubts` say why it needs an edit.
     """
 
     route: dict[str, Any]
@@ -23,6 +23,6 @@ class Draft:
 
     @property
     def mapping(self) -> dict[str, Any]:
-        """The route's mapping, empty where it has none."""
+        """The route's mapping, empty if it has none."""
         found = self.route.get("mapping", {})
         return found if isinstance(found, dict) else {}

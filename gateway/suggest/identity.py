@@ -1,4 +1,4 @@
-"""Which field tells one message from another."""
+"""Field that distinguishes one message from another."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ __all__ = ["FoundIdentity", "identity_template"]
 
 
 class FoundIdentity(NamedTuple):
-    """A template, the field that it uses, and why it is one."""
+    """Template, the field that it uses, and the reason."""
 
     text: str
     field: Field
@@ -19,14 +19,14 @@ class FoundIdentity(NamedTuple):
 
 
 def identity_template(fields: Iterable[Field], time: str | None, topics: Sequence[str]) -> FoundIdentity | None:
-    """The identity of a message, None where no field is sure.
+    """Return the identity of a message, None if no field is certain.
 
-    A counter alone is none, since it starts again with the device, and an id of which nobody knows whether it is that of the
-    message or of the sender would make all messages but the first a copy: both need the time of the message.
+    A counter alone is not an identity, because it starts again with the device. An id that may be the message's or the
+    sender's would make all messages but the first a copy. Both need the time of the message too.
 
     Args:
         fields: of the message.
-        time: the reference to its time in a template, without the braces; None where it has none.
+        time: the reference to its time in a template, without the braces; None if it has none.
         topics: of the documents.
     """
     for one in fields:
@@ -49,7 +49,7 @@ def identity_template(fields: Iterable[Field], time: str | None, topics: Sequenc
 
 
 def _differs(one: Field, topics: Sequence[str]) -> bool:
-    """Whether the texts are those of messages: by the key, or since they differ among messages of one topic."""
+    """Return whether the texts belong to messages: by the key, or because they differ among messages of one topic."""
     if len(set(one.values.values())) < len(one.values):
         return False
     known = [topics[number] for number in one.values]

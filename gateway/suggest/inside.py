@@ -1,4 +1,4 @@
-"""Documents that stand inside messages: JSON as text or base64, and columns of values with their times."""
+"""Documents inside messages: JSON as text or base64, and columns of values with their times."""
 
 import base64
 import binascii
@@ -18,11 +18,11 @@ _DEEPEST: Final = 8
 _MOST: Final = 8
 _CELLS: Final = ("name", "value", "unit")
 _SHORTEST: Final = 2
-"""Items of an array from which on it may be a column."""
+"""Items from which on an array may be a column."""
 
 
 def find_inside(documents: Iterable[Any], limits: GatewaySettings) -> dict[str, Any]:
-    """Paths to documents inside the documents, and how they are read: the `inside` of a mapping."""
+    """Return paths to documents inside the documents, and how to read them: the `inside` of a mapping."""
     found: dict[str, Any] = {}
     for document in documents:
         for path, form in _search(document, "", 0, limits):
@@ -32,7 +32,7 @@ def find_inside(documents: Iterable[Any], limits: GatewaySettings) -> dict[str, 
 
 
 def open_inside(document: Any, inside: dict[str, Any], limits: GatewaySettings) -> Any:
-    """A document with what stands inside it read as `inside` says."""
+    """Return a document with its inner documents read as `inside` says."""
     forms = {
         path: FormatSettings.model_validate({"kind": form} if isinstance(form, str) else form)
         for path, form in inside.items()
@@ -72,7 +72,7 @@ def _search(value: Any, path: str, depth: int, limits: GatewaySettings) -> Itera
 
 
 def _is_table(value: Any) -> bool:
-    """Whether this is an array of rows of one length."""
+    """Return whether this is an array of rows of one length."""
     return (
         isinstance(value, list)
         and bool(value)
@@ -82,7 +82,7 @@ def _is_table(value: Any) -> bool:
 
 
 def _is_head(value: Any) -> bool:
-    """Whether this names the cells of rows."""
+    """Return whether this names the cells of rows."""
     return (
         isinstance(value, list)
         and len(value) >= _SHORTEST
@@ -92,7 +92,7 @@ def _is_head(value: Any) -> bool:
 
 
 def _cell_names(rows: list[list[Any]]) -> list[str] | None:
-    """Names for rows that each hold the name of a value, the value, and its unit or not."""
+    """Return names for rows that each hold the name of a value, the value, and possibly its unit."""
     names = [row[0] for row in rows]
     named = all(isinstance(name, str) for name in names) and len(set(map(str, names))) == len(names) >= _SHORTEST
     valued = all(isinstance(row[1], int | float) for row in rows)
@@ -101,7 +101,7 @@ def _cell_names(rows: list[list[Any]]) -> list[str] | None:
 
 
 def _is_columns(value: dict[str, Any]) -> bool:
-    """Whether all arrays are of one length and one of them says when."""
+    """Return whether all arrays have one length and one of them holds times."""
     columns = {key: inner for key, inner in value.items() if isinstance(inner, list)}
     lengths = {len(inner) for inner in columns.values()}
     plain = all(not isinstance(item, dict | list) for inner in columns.values() for item in inner)

@@ -1,4 +1,4 @@
-"""How a document is built: one item or several, and whether an item holds one value or many."""
+"""Structure of a document: one item or several, and whether an item holds one value or many."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,13 +38,13 @@ __all__ = [
 _DEEPEST = 8
 _SEVERAL = 2
 _OWN_ID = re.compile(r"(?:[0-9a-f]{12}|[0-9a-f]{16}|0x[0-9a-f]{16}|[0-9a-f]{2}-[0-9a-f]{12})", re.IGNORECASE)
-"""MACs and EUIs without signs, and ids of 1-Wire sensors: as keys they name devices."""
+"""MACs and EUIs without separators, and ids of 1-Wire sensors: as keys they name devices."""
 _SURE_DEVICE = frozenset(DEVICE[: DEVICE.index("device")])
 _Pattern = tuple[str | None, ...]
 
 
 class Items(NamedTuple):
-    """Where items stand. `path` leads to them, None where the document is the item (or an array of items).
+    """Place of items. `path` leads to them, None if the document is the item (or an array of items).
 
     `of_document` is the number of each item's document, `outer` the fields of the message and of objects around the items.
     """
@@ -56,31 +56,31 @@ class Items(NamedTuple):
 
     @property
     def listed(self) -> bool:
-        """Whether one message may hold several."""
+        """Return whether one message may hold several."""
         return (self.path or "").endswith(("[]", "*")) or len(self.found) != len(set(self.of_document))
 
     @property
     def keyed(self) -> bool:
-        """Whether the items are members of an object, each under the id of its device."""
+        """Return whether the items are members of an object, each under the id of its device."""
         return (self.path or "").endswith("*")
 
     @property
     def of_things(self) -> bool:
-        """Whether the array is called as one of devices, such as `nodes`."""
+        """Return whether the array has the name of a list of devices, such as `nodes`."""
         return bare((self.path or "").removesuffix("[]").rpartition(".")[2]) in THINGS
 
 
 class Single(NamedTuple):
-    """An item that holds one value: where, and the field that names it (None: the topic does)."""
+    """Item that holds one value: its place, and the field that names it (None: the topic does)."""
 
     value: Field
     name: Field | None
 
 
 def find_items(documents: Iterable[Any], topics: Iterable[str] = ()) -> Items:
-    """The innermost array whose objects have a time, a name or a device of their own; else the documents themselves.
+    """Return the innermost array whose objects have their own time, name or device; else the documents themselves.
 
-    A document that is one member in a wrapper is that member: the wrapper is called like a level of the topic.
+    A document that is one member in a wrapper is that member: the wrapper has the name of a level of the topic.
     """
     known = list(documents)
     words = {bare(level) for topic in topics for level in topic.split("/")}
@@ -111,7 +111,7 @@ def _wrapper(documents: list[Any], words: set[str]) -> str | None:
 
 
 def _keyed(documents: list[Any]) -> Items | None:
-    """The members of an object, where all of its keys are ids of devices; else None."""
+    """Return the members of an object, if all of its keys are ids of devices; else None."""
     whole = [document for document in documents if isinstance(document, dict)]
     if not whole or len(whole) < len(documents):
         return None
@@ -133,7 +133,7 @@ def _keyed(documents: list[Any]) -> Items | None:
 
 
 def _arrays(value: Any, steps: _Pattern) -> Iterator[_Pattern]:
-    """Where arrays of objects stand; None among the steps is each item of an array."""
+    """Yield the places of arrays of objects; None among the steps is each item of an array."""
     if len(steps) > _DEEPEST:
         return
     if isinstance(value, list) and any(isinstance(item, dict) for item in value):
@@ -147,7 +147,7 @@ def _arrays(value: Any, steps: _Pattern) -> Iterator[_Pattern]:
 
 
 def _spread(documents: list[Any], steps: _Pattern) -> Items:
-    """The items of the array at `steps`, and the fields around them."""
+    """Return the items of the array at `steps`, and the fields around them."""
     found, of_document = [], []
     around: dict[int, list[tuple[int, Any]]] = {}
     for number, document in enumerate(documents):
@@ -175,7 +175,7 @@ def _spread(documents: list[Any], steps: _Pattern) -> Items:
 
 
 def _outside(objects: list[tuple[int, Any]], steps: _Pattern, root: str) -> list[Field]:
-    """Fields of the objects that do not stand in the way to the items, by the document's number."""
+    """Return fields of the objects outside the path to the items, by the document's number."""
     until = steps.index(None) if None in steps else len(steps)
     way = tuple(step for step in steps[:until] if step is not None)
     found = [one for one in collect_fields([held for _number, held in objects], root) if not one.under(way)]
@@ -186,7 +186,7 @@ def _outside(objects: list[tuple[int, Any]], steps: _Pattern, root: str) -> list
 
 
 def mark_apart(fields: Iterable[Field], group_of: Sequence[Any]) -> None:
-    """Mark the fields that tell the documents of a group apart; `group_of` is each document's group."""
+    """Mark the fields that distinguish the documents of a group; `group_of` is each document's group."""
     several = len(set(group_of)) < len(group_of)
     for one in fields:
         told = [(group, one.values.get(place)) for place, group in enumerate(group_of)]
@@ -209,7 +209,7 @@ def _has_own(items: Items) -> bool:
 
 
 def name_rank(one: Field) -> int | None:
-    """How sure a field names what stands next to it, None where it does not."""
+    """Return how certain it is that a field names its neighbour, None if it does not."""
     if isinstance(one.first, bool | float):
         return None
     if one.key in NAME and isinstance(one.first, str):
@@ -222,15 +222,15 @@ def name_rank(one: Field) -> int | None:
 
 
 def names_alone(one: Field) -> bool:
-    """Whether a field of an item names its value, so that nothing around the item has to."""
+    """Return whether a field of an item names its value, so that nothing around the item has to."""
     return one.key in NAME and (one.apart or one.key not in ("type", "code", "flag", "path", "id", "n"))
 
 
 def prefix_fields(fields: Iterable[Field], *, unclear: bool) -> list[Field]:
-    """Fields that tell the items of a message apart, the best first.
+    """Return fields that distinguish the items of a message, the best first.
 
-    A text under a usual name is a part of the values' names; one of another key, or a number, only where the names are
-    `unclear` without it.
+    A text under a usual name is part of the values' names; one of another key, or a number, only if the names are `unclear`
+    without it.
     """
     ranked = [
         (rank, one) for one in fields if one.apart and len(one.steps) == 1 and (rank := name_rank(one)) is not None
@@ -243,14 +243,14 @@ def prefix_fields(fields: Iterable[Field], *, unclear: bool) -> list[Field]:
 
 
 def name_twice(name: Field, of_document: Sequence[int], time: FoundTime | None) -> bool:
-    """Whether two items of a message have one name at the same time."""
+    """Return whether two items of a message have one name at the same time."""
     at = {} if time is None or time.field.root else time.field.values
     told = [(of_document[place], value, at.get(place)) for place, value in name.values.items()]
     return len(set(told)) < len(told)
 
 
 def collide(values: Iterable[Field], of_document: Sequence[int], time: FoundTime | None) -> bool:
-    """Whether two items of a message give a value of the same name at the same time."""
+    """Return whether two items of a message give a value of the same name at the same time."""
     at = {} if time is None or time.field.root else time.field.values
     for one in values:
         told = [(of_document[place], at.get(place)) for place in one.values]
@@ -260,14 +260,14 @@ def collide(values: Iterable[Field], of_document: Sequence[int], time: FoundTime
 
 
 def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool) -> Single | None:
-    """The one value of an item, and what names it, among the fields that are free."""
+    """Return the one value of an item, and what names it, among the free fields."""
     values = roles.values
     numbers = [one for one in values if isinstance(one.first, int | float) or one in roles.numeric]
     numbers = [one for one in numbers if not isinstance(one.first, bool) or one.key in SINGLE]
     numbers = numbers or [one for one in values if one.key in SINGLE]
     real = [one for one in numbers if one.key in SINGLE and not isinstance(one.first, str)]
     if len(real) == 1 and all(isinstance(one.first, str) for one in numbers if one is not real[0]):
-        # Numbers in text next to the one value say it again, or describe it.
+        # Numbers in text next to the one value repeat it, or describe it.
         numbers = real
     if len(numbers) > 1:
         # A fault's number next to the one value says how good it is.
@@ -290,17 +290,17 @@ def _may_name(one: Field, value: Field, *, listed: bool) -> bool:
         return listed and (one.apart or one.key in ("id", "key", "code", "channel"))
     if rank >= len(NAME):
         return one.apart or any(word in SURE_NAME_WORDS for word in key_words(one))
-    # Outside of a list the id is the message's or the sender's.
+    # Outside a list the id is the message's or the sender's.
     return listed or one.apart or one.key not in ("id", "path", "type", "sensor", "channel")
 
 
 def values_base(values: Iterable[Field]) -> tuple[Step, ...]:
-    """The innermost object that holds all values; empty where they stand in the item itself."""
+    """Return the innermost object that holds all values; empty if they are in the item itself."""
     bases = [one.steps[:-1] for one in values]
     if not bases:
         return ()
     base = min(bases, key=len)
     while not all(steps[: len(base)] == base for steps in bases):
         base = base[:-1]
-    # Within an array there is no object to name.
+    # Inside an array there is no object to name.
     return base[: next((place for place, step in enumerate(base) if isinstance(step, int)), len(base))]

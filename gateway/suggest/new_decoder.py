@@ -1,19 +1,19 @@
-"""The text of a new decoder file and of its test: what `tidegate route new NAME` writes."""
+"""Text of a new decoder file and of its test, for `tidegate route new NAME`."""
 
 from typing import Final
 
 __all__ = ["decoder_text", "route_text", "test_text"]
 
-_DECODER: Final = '''"""Decoder {name}: bytes become readings. A change of this file counts within a second, without a restart."""
+_DECODER: Final = '''"""Decoder {name}: bytes to readings. The gateway reloads this file within a second of a change."""
 
 
 def decode(topic: str, payload: bytes) -> dict | list | None:
-    """The readings of one message; None for a message that holds none.
+    """Return the readings of one message, or None for a message without readings.
 
-    Returns {{"values": {{metric: value}}}}, or a list of such; a value is a number, text, boolean or
+    The readings are {{"values": {{metric: value}}}}, or a list of such objects. A value is a number, text, boolean or
     {{"value": …, "unit": …}}.
-    Optional next to "values": "ts" (epoch or ISO 8601), "device" (else the route's) and "id", which tells a copy of the
-    message from the next one. An exception makes a dead letter of this message, with its text.
+    Optional next to "values": "ts" (epoch or ISO 8601), "device" (default: the route's) and "id", by which a copy of the
+    message is recognised. An exception turns the message into a dead letter with the text of the exception.
     """
     if len(payload) != 4:
         raise ValueError(f"4 bytes wanted, got {{len(payload)}}")
@@ -51,15 +51,15 @@ decoder = "{name}"
 
 
 def decoder_text(name: str) -> str:
-    """A decoder that works, to be changed."""
+    """Return a working decoder, to be changed."""
     return _DECODER.format(name=name)
 
 
 def test_text(name: str, file: str) -> str:
-    """Its test."""
+    """Return its test."""
     return _TEST.format(name=name, file=file)
 
 
 def route_text(name: str) -> str:
-    """A route that names it."""
+    """Return a route that names it."""
     return _ROUTE.format(name=name)

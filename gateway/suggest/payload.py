@@ -1,4 +1,4 @@
-"""How a payload becomes a document: JSON, lines of JSON, `key=value` text, rows; None where it is one bare value."""
+"""Payload to document: JSON, lines of JSON, `key=value` text, rows; None for one bare value."""
 
 import re
 from typing import Any, Final, NamedTuple
@@ -18,7 +18,7 @@ _MOST_CELLS: Final = 200
 _LINES: Final = 2
 _MOST_LEADING: Final = 6
 _MOST_TEXT: Final = 20_000
-"""Characters of a text that is looked at for pairs in every way."""
+"""Most characters of a text that is searched for pairs in every way."""
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+")
 _SOLID_TIME = re.compile(r"20\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])T?(?:[01]\d|2[0-3])[0-5]\d[0-5]\dZ?")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)")
@@ -26,14 +26,14 @@ _CLOCK = re.compile(r"\d{1,2}:\d\d:\d\d")
 
 
 class Read(NamedTuple):
-    """A document and the `format` of a mapping that makes it; {} is JSON."""
+    """Document and the `format` of a mapping that makes it; {} is JSON."""
 
     document: Any
     format: dict[str, Any]
 
 
 def read_payload(payload: bytes, limits: GatewaySettings) -> Read | None:
-    """The document of a payload, None where it is bytes or one bare value."""
+    """Return the document of a payload, None if it is bytes or one bare value."""
     if payload[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         whole, lines = _parse(payload, {}, limits), {"kind": "ndjson"}
         if isinstance(whole, dict | list):
@@ -41,7 +41,7 @@ def read_payload(payload: bytes, limits: GatewaySettings) -> Read | None:
         documents = _parse(payload, lines, limits)
         return Read(documents, lines) if isinstance(documents, list) else None
     if payload.lstrip()[:1] == b'"' and isinstance(whole := _parse(payload, {}, limits), dict | list):
-        # Written as JSON twice.
+        # Encoded as JSON twice.
         return Read(whole, {})
     try:
         text = payload.decode("utf-8").strip()
@@ -64,7 +64,7 @@ def _is_number(cell: str, *, comma: bool = False) -> bool:
 
 
 def _pairs(text: str) -> dict[str, Any] | None:
-    """`t=21.5,h=40`, `t:21.5;h:40`, `t: 21.5 h: 40`, `#dev-1#t:21.5#`, and `t|21.5|h|40`, where keys and values alternate."""
+    """Recognise `t=21.5,h=40`, `t:21.5;h:40`, `t: 21.5 h: 40`, `#dev-1#t:21.5#`, and `t|21.5|h|40` (alternating)."""
     for equals in ("=", ":"):
         for separator in (",", ";", "&", "|", "#", " ", "\n"):
             leading = None if len(text) > _MOST_TEXT else _keyed(text, equals, separator)
@@ -91,7 +91,7 @@ def _pairs(text: str) -> dict[str, Any] | None:
 
 
 def _is_key_by_line(text: str) -> bool:
-    """Lines of a key, a tab and a value; two columns under a header are none."""
+    """Return whether these are lines of a key, a tab and a value; two columns under a header are not."""
     cells = [line.strip().split("\t") for line in text.splitlines()[: _MOST_CELLS + 1] if line.strip()]
     if not _LINES <= len(cells) <= _MOST_CELLS or any(
         len(row) != _LINES or not _KEY.fullmatch(row[0]) for row in cells
@@ -102,13 +102,13 @@ def _is_key_by_line(text: str) -> bool:
 
 
 def _keyed(text: str, equals: str, separator: str) -> list[str] | None:
-    """Names for the cells in front of the first pair, None where these are no pairs."""
+    """Return names for the cells before the first pair, None if these are not pairs."""
     if separator == " ":
         text = re.sub(f" ?{equals} ?(?=[^ {equals}]+(?: |$))", equals, " ".join(text.split()))
     parts = [part.strip() for part in text.split(separator) if part.strip()][: _MOST_CELLS + 1]
     keyed = [_KEY.fullmatch(part.partition(equals)[0].strip()) is not None and equals in part for part in parts]
     leading = keyed.index(True) if True in keyed else len(parts)
-    # Words in front of a sentence's colon are no cells.
+    # Words before a sentence's colon are not cells.
     most = 0 if separator in (" ", "&", "\n") else _MOST_LEADING
     if (
         not all(keyed[leading:])
@@ -127,7 +127,7 @@ def _keyed(text: str, equals: str, separator: str) -> list[str] | None:
 
 
 def _rows(text: str) -> dict[str, Any] | None:
-    """Cells in a row; without a header their names are made up."""
+    """Recognise cells in a row; without a header their names are invented."""
     lines = [line for line in text.splitlines() if line.strip()]
     for separator in ("\t", ";", "|", ","):
         rows = [[cell.strip() for cell in line.split(separator)] for line in lines[:_MOST_CELLS]]
@@ -145,12 +145,12 @@ def _rows(text: str) -> dict[str, Any] | None:
 
 
 def _is_decimal(cells: list[str]) -> bool:
-    """Whether two cells may as well be one number with a decimal comma."""
+    """Return whether two cells may also be one number with a decimal comma."""
     return all(cell.lstrip("+-").isdigit() for cell in cells)
 
 
 def _names(cells: list[str]) -> list[str]:
-    """Names for cells that nobody named: the time, the sender where that is certain, and the others by their place."""
+    """Return names for unnamed cells: the time, the sender if that is certain, and the others by their place."""
     names: list[str] = []
     for place, cell in enumerate(cells, start=1):
         kind = _kind_of(cell)
@@ -169,7 +169,7 @@ def _kind_of(cell: str) -> str | None:
 
 
 def _is_imei(cell: str) -> bool:
-    """Whether 15 digits have an IMEI's check digit."""
+    """Return whether 15 digits have an IMEI's check digit."""
     if len(cell) != 15 or not (cell.isdigit() and cell.isascii()):
         return False
     digits = [int(digit) * (1 + place % 2) for place, digit in enumerate(cell)]

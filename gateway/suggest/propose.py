@@ -1,4 +1,4 @@
-"""Proposals for messages: the draft of each family, what it reads from them, and which route has them now."""
+"""Proposals for messages: the draft of each family, its readings, and the route that takes the messages now."""
 
 import time
 from collections.abc import Iterable
@@ -23,8 +23,8 @@ __all__ = ["Proposal", "propose_routes"]
 class Proposal:
     """One route for one family of messages.
 
-    `decoded` is what the draft makes of each sample (as `tidegate decode` says it); `now` is the route that takes the
-    topic already, None where none does: the draft must come before it.
+    `decoded` is the result of the draft for each sample (as in `tidegate decode`); `now` is the route that already takes
+    the topic, None if none does: the draft must come before it.
     """
 
     draft: Draft
@@ -40,13 +40,13 @@ class Proposal:
 
     @property
     def works(self) -> bool:
-        """Whether every sample gives readings, nothing is in doubt, and nothing is refused but for a bad quality or a code."""
+        """Return whether every sample gives readings, nothing is in doubt, and only bad qualities or codes are rejected."""
         return not self.draft.doubts and all(
             one["outcome"] == "reading" and all(map(_is_meant, one["rejected"])) for one in self.decoded
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs and the page."""
+        """Return the proposal for programs and the page."""
         return {
             "toml": self.toml,
             "route": self.draft.route,
@@ -60,7 +60,7 @@ class Proposal:
 
 
 def _is_meant(rejected: dict[str, Any]) -> bool:
-    """Whether a value was refused because the draft says that it is none."""
+    """Return whether a value was rejected because the draft says that it is not a measurement."""
     return rejected["wanted"] in (NOT_BY_QUALITY, NOT_BY_CODE)
 
 
@@ -71,16 +71,16 @@ def propose_routes(
     *,
     zone: str | None = None,
 ) -> list[Proposal]:
-    """A proposal for each family, in the order in which the families first came.
+    """Return a proposal for each family, in the order in which the families first came.
 
     Args:
-        samples: real messages; those without payload are left out.
+        samples: real messages; messages without payload are left out.
         routes: the settings' own.
         limits: the gateway's, with its presets.
         zone: IANA zone of times without an offset; default: the gateway's.
 
     Raises:
-        ConfigError: a route of the settings is wrong, or the zone is not known.
+        ConfigError: a route of the settings is wrong, or the zone is unknown.
     """
     zone = zone or limits.zone
     return [_propose(family, routes, limits, zone) for family in group_samples(samples, limits)]
@@ -97,7 +97,7 @@ def _propose(family: Family, routes: tuple[RouteSettings, ...], limits: GatewayS
 
 
 def _taker(sample: Sample, routes: tuple[RouteSettings, ...], limits: GatewaySettings) -> str | None:
-    """The route that takes a message without the draft, by its name and filter."""
+    """Return the route that takes a message without the draft, by its name and filter."""
     received_us = time.time_ns() // 1000 if sample.received_us is None else sample.received_us
     found = explain_message(sample.topic, sample.payload, routes, limits, received_us=received_us)["route"]
     return None if found is None else f"{found['name']} ({found['filter']})"

@@ -1,4 +1,4 @@
-"""Fields that say how good values are, where it is sure which of their values is good."""
+"""Fields that say how good values are, if it is certain which of their values is good."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -28,14 +28,16 @@ class FoundQuality:
     notes: list[str] = field(default_factory=list)
 
     def unsure(self, one: Field) -> None:
-        """Say that a field is not asked."""
-        self.notes.append(f"quality: {one.name} is not judged, since nobody says which is good; `quality` can name it")
+        """Note that a field is not used."""
+        self.notes.append(
+            f"quality: {one.name} is not used, because its good values are unknown; name them in `quality`"
+        )
 
 
 def find_quality(roles: Roles, quantities: Quantities | None, *, listed: bool) -> FoundQuality:
-    """The quality of the item, or of each of its quantities.
+    """Return the quality of the item, or of each of its quantities.
 
-    `listed`: the item holds one value; else only a quality of the whole item, such as OPC's 192, is asked.
+    `listed`: the item holds one value; else only a quality of the whole item, such as OPC's 192, is used.
     """
     fields = [one for one, why in roles.left_out if why == QUALITY_SAYS and one.can_be_named]
     if quantities is not None:
@@ -49,7 +51,7 @@ def find_quality(roles: Roles, quantities: Quantities | None, *, listed: bool) -
             found.unsure(one)
         elif found.settings is None:
             found.settings = {"path": one.path, "good": good}
-            found.notes.append(f"quality: {one.name} must be {' or '.join(good)}, else the value is refused")
+            found.notes.append(f"quality: {one.name} must be {' or '.join(good)}, else the value is rejected")
     return found
 
 
@@ -61,7 +63,7 @@ def _of_each(inside: list[Field], quantities: Quantities) -> FoundQuality:
     if len(keys) == 1 and good and _known(values):
         path = path_text(tuple(keys))
         found.settings = {"path": path, "good": good}
-        found.notes.append(f"quality: {path} of each value must be {' or '.join(good)}, else it is refused")
+        found.notes.append(f"quality: {path} of each value must be {' or '.join(good)}, else it is rejected")
     elif inside:
         found.unsure(inside[0])
     return found

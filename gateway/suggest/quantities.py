@@ -15,14 +15,14 @@ _VALUE_KEYS = ("value", "val", "v")
 
 @dataclass(frozen=True, slots=True)
 class Quantities:
-    """The settings of a mapping's `quantity`, and the objects that are one."""
+    """Settings of a mapping's `quantity`, and the objects that are one."""
 
     settings: dict[str, Any]
     objects: frozenset[tuple[Step, ...]]
 
     @property
     def around(self) -> tuple[Step, ...]:
-        """The innermost object that holds all of them."""
+        """Innermost object that holds all of them."""
         parents = [steps[:-1] for steps in self.objects]
         base = min(parents, key=len)
         while not all(steps[: len(base)] == base for steps in parents):
@@ -30,12 +30,12 @@ class Quantities:
         return base
 
     def holds(self, one: Field) -> bool:
-        """Whether a field stands inside of one of the objects."""
+        """Return whether a field is inside one of the objects."""
         return any(one.under(steps) for steps in self.objects)
 
 
 def find_quantities(roles: Roles, times: Iterable[FoundTime]) -> Quantities | None:
-    """The quantities of a document, None where there are none, or the default rule reads them."""
+    """Return the quantities of a document, None if there are none, or if the default rule reads them."""
     valued = [
         one for one in roles.values if one.key in _VALUE_KEYS and len(one.steps) > 1 and isinstance(one.steps[-1], str)
     ]
@@ -43,7 +43,7 @@ def find_quantities(roles: Roles, times: Iterable[FoundTime]) -> Quantities | No
     if len(valued) != len(roles.values) or len(keys) != 1 or len({one.steps for one in valued}) < 1:
         return None
     objects = frozenset(one.steps[:-1] for one in valued)
-    # A lone object under an envelope's name is no quantity: its name says nothing.
+    # A single object under an envelope's name is not a quantity: its name says nothing.
     beside = [one for one, _why in roles.left_out if one.steps[:-1] in objects]
     units = {one.steps[-1] for one in roles.units if one.steps[:-1] in objects}
     own_times = [time for time in times if time.field.steps[:-1] in objects]

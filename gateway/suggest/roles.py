@@ -1,4 +1,4 @@
-"""The part that each field of a message plays: a value, or why it is none."""
+"""Role of each field of a message: a value, or why it is not one."""
 
 import re
 from collections.abc import Iterable
@@ -14,26 +14,26 @@ from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, NAME, QUA
 __all__ = ["QUALITY_SAYS", "LeftOut", "Roles", "behind_comma_number", "find_roles", "is_empty", "is_numeric_text"]
 
 _NUMBER_OF_A_THING = re.compile(r"0\d{2,}")
-"""Whole numbers with zeros in front, as serial numbers have them."""
+"""Whole numbers with leading zeros, like serial numbers."""
 _ENDS_AS_ID = re.compile(
     r"(?:^|[._@ -])(?:id|ids|sn|serial|addr|address|uuid|guid|token|secret|sequence_?id)$|^id[_-]"
     r"|[a-z](?:Id|ID|Ids|Sn|SN|Serial|Addr|Address|Uuid|Token|Secret)$",
 )
-"""Ends of names of ids; `humid` and `rapid` are none, since a sign or a capital must begin them."""
+"""Ends of names of ids; `humid` and `rapid` do not match, because a separator or a capital must begin them."""
 _COMMA_NUMBER = re.compile(r"[+-]?(\d{1,9}),(\d{1,6})(\s?(?:[^\s\d.,;{}*]{1,8})?)")
 _DESCRIBES = frozenset(
     {"ssid", "bssid", "model", "version", "firmware", "manufacturer", "vendor", "hostname", "callsign"}
 )
 _STATE = re.compile(r"[\w°%+.,:-]+(?: [\w°%+.,:-]+){0,3}")
 _MOST_STATE = 24
-"""Characters of a text that may be a state; longer ones describe."""
+"""Most characters of a text that may be a state; longer ones describe."""
 _BYTES = re.compile(
     r"(?:0x)?(?:[0-9a-f]{2}){2,}|(?=.{8,}$)(?:[A-Za-z0-9+/]{4})+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII
 )
 _RADIO_HZ = 100
 """In Hz, kHz, MHz or GHz as decoders of radio write them, a channel has a larger number."""
 _LONG_NUMBER = 11
-"""Digits of a text from which on it is an id, not a measured number."""
+"""Digits from which on a text is an id, not a measured number."""
 QUALITY_SAYS = "says how good the value is"
 _LETTER = "is a code of one letter"
 _MANY = 5
@@ -41,14 +41,14 @@ _MANY = 5
 
 
 class LeftOut(NamedTuple):
-    """A field that is no reading, and why."""
+    """Field that is not a reading, and why."""
 
     name: str
     why: str
 
 
 class Roles(NamedTuple):
-    """Fields by their part. `left_out` names those that are neither value, unit nor anything that the draft uses."""
+    """Fields by their role. `left_out` names those that are neither value, unit nor used by the draft."""
 
     values: list[Field]
     numeric: list[Field]
@@ -61,7 +61,7 @@ def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
     roles = Roles([], [], [], [])
     known = list(fields)
     other_times = {
-        one.steps: "says when something else happened" if time.of_event else "another time of the message"
+        one.steps: "is the time of another event" if time.of_event else "is another time of the message"
         for time in times
         for one in time.fields
     }
@@ -76,7 +76,7 @@ def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
             continue
         why = other_times.get(one.steps) or _why_none(one)
         if (why == QUALITY_SAYS and not has_one_value and not _is_opc_quality(one)) or (why == _LETTER and short):
-            # A status among many values is a value, and so is a letter among letters.
+            # A status among many values is a value; so is a letter among letters.
             why = None
         if why is not None:
             roles.left_out.append((one, why))
@@ -90,7 +90,7 @@ def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
 
 
 def _padded(roles: Roles) -> list[Field]:
-    """Numbers with zeros in front, where a number next to them is as wide and has none: `"0044"` beside `"2950"`."""
+    """Return numbers with leading zeros, if a number next to them has the same width without zeros: `"0044"` next to `"2950"`."""
     widths = {(one.steps[:-1], len(str(one.first))) for one in roles.numeric if str(one.first).isdigit()}
     return [
         one
@@ -103,7 +103,7 @@ def _padded(roles: Roles) -> list[Field]:
 
 
 def is_numeric_text(value: Any) -> bool:
-    """Whether this is a number that stands in quotes."""
+    """Return whether this is a number in quotes."""
     if not isinstance(value, str) or _NUMBER_OF_A_THING.fullmatch(value.strip()):
         return False
     read, _unit = read_scalar(value.strip())
@@ -111,7 +111,7 @@ def is_numeric_text(value: Any) -> bool:
 
 
 def behind_comma_number(values: Iterable[Any]) -> str | None:
-    """What stands behind the number in texts such as `21,5 °C`, "" where nothing does; None where these are none.
+    """Return the text after the number in texts such as `21,5 °C`, "" if there is none; None for other texts.
 
     A short one alone, such as `1,2`, may be a list, and `12,340` may have a comma between thousands.
     """
@@ -127,13 +127,13 @@ def behind_comma_number(values: Iterable[Any]) -> str | None:
 
 
 def is_empty(value: Any) -> bool:
-    """Whether this is a text that says there is no value."""
+    """Return whether this is a text that says there is no value."""
     return isinstance(value, str) and (not value.strip() or value.strip().lower() in NO_VALUE)
 
 
 def _why_none(one: Field) -> str | None:
-    """Why a field is no reading, None where it is one."""
-    unknown = "is called like a time, and nobody says how it is written" if may_be_time(one) else None
+    """Return why a field is not a reading, None if it is one."""
+    unknown = "has the name of a time but an unknown format" if may_be_time(one) else None
     why = _by_place(one) or unknown or _by_key(one)
     comma = why is None and behind_comma_number(one.values.values()) is not None
     if (
@@ -149,8 +149,8 @@ def _why_none(one: Field) -> str | None:
 def _by_place(one: Field) -> str | None:
     parents = {bare(step) for step in one.steps[:-1] if isinstance(step, str)}
     if parents & {"rxinfo", "rxmetadata", "txinfo", "gateways"}:
-        return "says how the radio link was"
-    return "describes the message or its way" if parents & SIDE else None
+        return "describes the radio link"
+    return "describes the message or its transport" if parents & SIDE else None
 
 
 def _by_key(one: Field) -> str | None:
@@ -160,11 +160,11 @@ def _by_key(one: Field) -> str | None:
     if described is None and one.key not in SINGLE and not isinstance(one.first, bool | float):
         described = "is an id, not a measurement" if _ENDS_AS_ID.search(_last_key(one)) else None
     if isinstance(one.first, str) and len(one.first) >= _LONG_NUMBER and one.first.isdigit():
-        return "is a number by which somebody is called"
+        return "is a number that identifies something"
     # A frequency may be that of a grid or a motor.
     slow = one.key == "freq" and isinstance(one.first, int | float) and one.first < _RADIO_HZ
     if (one.key in RADIO and not slow) or one.key in QUALITY:
-        return "says how the radio link was" if one.key in RADIO else QUALITY_SAYS
+        return "describes the radio link" if one.key in RADIO else QUALITY_SAYS
     if isinstance(one.first, bool):
         return described
     if one.key in IDENTITY and not isinstance(one.first, float):
@@ -175,13 +175,13 @@ def _by_key(one: Field) -> str | None:
 
 
 def _is_opc_quality(one: Field) -> bool:
-    """Whether this is OPC's quality of the whole item, not one value among many."""
+    """Return whether this is OPC's quality of the whole item, not one value among many."""
     shown = {str(value).lower() for value in one.values.values()}
     return one.key in ("q", "quality") and bool(shown & {"192", "good", "bad"}) and shown <= {"192", "good", "0", "bad"}
 
 
 def _is_kind(one: Field) -> bool:
-    """Whether a text says what kind of thing it belongs to."""
+    """Return whether a text says what kind of thing it belongs to."""
     return (
         isinstance(one.first, str)
         and one.key not in NAME
@@ -190,7 +190,7 @@ def _is_kind(one: Field) -> bool:
 
 
 def _is_named_so(one: Field) -> bool:
-    """Whether the last word of its key says that it describes the sender: `wifi_ssid`, `meter_model`."""
+    """Return whether the last word of its key says that it describes the sender: `wifi_ssid`, `meter_model`."""
     return next(iter(key_words(one)[-1:]), "") in _DESCRIBES and not isinstance(one.first, bool | float)
 
 
@@ -206,13 +206,13 @@ def _by_text(one: Field) -> str | None:
     texts = set(one.values.values())
     first = one.first.strip()
     if _is_encoded(one):
-        return "holds bytes, which only a decoder of their own can read"
+        return "holds bytes that need their own decoder"
     if is_empty(first):
         return None
     if len(one.key) == 1 and len(one.steps) == 1:
         return _LETTER
     if is_sure_id(first) or len(first) > _MOST_STATE or not _STATE.fullmatch(first):
-        return "is a text that describes, not a state"
+        return "is descriptive text, not a state"
     if len(one.values) >= _MANY and len(texts) == 1:
         return "is a text that never changes"
     return None

@@ -1,4 +1,4 @@
-"""Messages to draft a route from: lines of text to samples, and samples to families that one route can take."""
+"""Messages to draft a route from: lines of text to samples, and samples to families for one route each."""
 
 import re
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ __all__ = ["Family", "Sample", "group_samples", "read_samples"]
 
 
 _MOST_BYTES = 1024 * 1024
-"""Of all payloads: more would tell nothing new, and a page waits for the draft."""
+"""Most bytes of all payloads: more would add nothing, and a page waits for the draft."""
 _NO_TOPIC = re.compile(r"[+#\0]")
 
 
 class Sample(NamedTuple):
-    """One real message. `received_us` is None where nobody noted it."""
+    """One real message. `received_us` is None if unknown."""
 
     topic: str
     payload: bytes
@@ -25,9 +25,9 @@ class Sample(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Messages that one route takes: topics of one length and beginning, payloads of one kind and alike.
+    """Messages for one route: topics of one length and beginning, similar payloads of one kind.
 
-    `documents` are the parsed payloads, one for each sample, and `format` is that of a mapping; both are empty where the
+    `documents` are the parsed payloads, one for each sample, and `format` is that of a mapping; both are empty if the
     payloads are bare values.
     """
 
@@ -37,7 +37,7 @@ class Family(NamedTuple):
 
 
 def read_samples(lines: Iterable[str]) -> list[Sample]:
-    """Samples from lines, each `TOPIC PAYLOAD` (as mosquitto_sub -v prints) or JSON as `tidegate decode` takes it.
+    """Read samples from lines, each `TOPIC PAYLOAD` (as mosquitto_sub -v prints) or JSON as `tidegate decode` takes it.
 
     Raises:
         BadLine: a line has no payload.
@@ -57,10 +57,10 @@ def _read(number: int, line: str) -> Sample:
 
 
 def group_samples(samples: Iterable[Sample], limits: GatewaySettings) -> list[Family]:
-    """Families in the order of their first messages.
+    """Return families in the order of their first messages.
 
-    Left out are empty payloads, which delete retained messages, topics that nobody can publish to, and what comes behind
-    the first megabyte.
+    Left out are empty payloads, which delete retained messages, topics to which nobody can publish, and messages after the
+    first megabyte.
     """
     found: dict[tuple[Any, ...], list[Family]] = {}
     held = 0
@@ -84,7 +84,7 @@ def group_samples(samples: Iterable[Sample], limits: GatewaySettings) -> list[Fa
 
 
 def _alike(one: Any, other: Any) -> bool:
-    """Whether two documents may be of one format: of all their keys they share a third at least."""
+    """Return whether two documents may be of one format: they share at least a third of all their keys."""
     if not isinstance(one, dict) or not isinstance(other, dict):
         return True
     return 3 * len(one.keys() & other.keys()) >= len(one.keys() | other.keys())

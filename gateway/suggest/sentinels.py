@@ -1,4 +1,4 @@
-"""Numbers that stand for a broken or missing sensor, as far as they are sure whatever the quantity is."""
+"""Numbers that mean a broken or missing sensor, if they are certain for any quantity."""
 
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ _SURE: Final = frozenset(
 
 
 def sentinel_of(value: Any) -> float | None:
-    """The sentinel that this is, None where it is a usual value."""
+    """Return the sentinel that this is, None if it is a usual value."""
     try:
         number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
     except (ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""Whether a shipped format fits messages that came on a topic of their own: then its name is the draft."""
+"""Shipped formats that fit messages on a different topic: their name is then the draft."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -20,12 +20,12 @@ __all__ = ["shipped_drafts"]
 _NATIVE: Final = frozenset({"ts", "boot", "seq", "values"})
 _SENML: Final = frozenset({"bn", "bt", "bu", "bv", "bs", "bver", "n", "u", "v", "vs", "vb", "vd", "s", "t", "ut"})
 _SURE: Final = 3
-"""Places that a mapping names and a message has, from which on this is no coincidence."""
+"""Places of a mapping that a message has, from which on this is not a coincidence."""
 _OTHERS: Final = 2
 
 
 def shipped_drafts(family: Family, limits: GatewaySettings, *, zone: str | None = None) -> Iterator[Draft]:
-    """Drafts that name a shipped decoder or mapping, the likeliest first; each must still be tried on the messages."""
+    """Yield drafts that name a shipped decoder or mapping, the likeliest first; each must still be tried on the messages."""
     named = name_levels([sample.topic for sample in family.samples], metric=False, claimed=set(), by_payload=False)
     decoder = _decoder(family, limits)
     if decoder is not None:
@@ -55,7 +55,7 @@ def _is_local(source: str | TimeSource) -> bool:
 def _draft(named: Named, reader: dict[str, str], *, by_topic: bool) -> Draft:
     [(kind, name)] = reader.items()
     device = {"device": named.device} if by_topic and named.device is not None else {}
-    notes = [f"{kind}: these are messages of the shipped {name}, on a topic of their own"]
+    notes = [f"{kind}: the messages have the shipped format {name}, on a topic of their own"]
     return Draft({"filter": named.filter} | device | reader, notes=notes + ([f"device: {named.why}"] if device else []))
 
 
@@ -82,7 +82,7 @@ def _is_influx(payload: bytes, limits: GatewaySettings) -> bool:
 
 
 def _likeness(mapping: MappingSettings, document: Any) -> int:
-    """How many of the places that a mapping names hold something; 0 where its `when` does not hold or its time is missing."""
+    """Return how many places of a mapping hold something; 0 if its `when` does not hold or its time is missing."""
     try:
         if mapping.ignore is not None or mapping.refuse is not None or not Conditions(mapping.when).hold(document):
             return 0
@@ -96,7 +96,7 @@ def _likeness(mapping: MappingSettings, document: Any) -> int:
         named = {
             path.steps for path in [*times, *_paths(mapping)] if path.steps not in asked and _holds(path, document)
         }
-        # One condition, or none, may hold by chance: then other places must say it.
+        # One condition, or none, may hold by chance: then other places must confirm it.
         return len(mapping.when) + len(named) if len(named) >= _OTHERS else 0
     except BadPath:
         return 0
@@ -107,7 +107,7 @@ def _holds(path: Path, document: Any) -> bool:
 
 
 def _paths(mapping: MappingSettings) -> Iterator[Path]:
-    """Paths by which a mapping finds device, identity, values and units."""
+    """Yield the paths by which a mapping finds device, identity, values and units."""
     yield from (parse_path(text) for text in mapping.values if text)
     units = (unit for unit in mapping.units.values() if "{" in unit)
     for text in sorted({*mapping.device, *mapping.same_device, *mapping.message_id, *units}):

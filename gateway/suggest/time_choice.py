@@ -1,4 +1,4 @@
-"""Which of the times of a message is that of the measurement, and how that is said to a person."""
+"""Choice of the measurement's time among the times of a message, and its sentence for a person."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -20,9 +20,9 @@ _FORMAT_WORDS: Final = {
 
 
 def choose_time(times: Iterable[FoundTime], zone: str | None) -> FoundTime | None:
-    """The first that is no other event's; one without an offset only where its zone is known or there is no other.
+    """Return the first time of no other event; one without an offset only if its zone is known or there is no other.
 
-    Of an interval that has both it is the end: then the values were known.
+    Of an interval with both ends it is the end, when the values were known.
     """
     known = list(times)
     usual = [one for one in known if not one.of_event]
@@ -32,21 +32,21 @@ def choose_time(times: Iterable[FoundTime], zone: str | None) -> FoundTime | Non
 
 
 def time_note(chosen: FoundTime, zone: str | None) -> str:
-    """What a chosen time is."""
+    """Return the note on a chosen time."""
     if chosen.local and zone is None:
         shown = " ".join(str(one.first) for one in chosen.fields)
-        return f"time: {chosen.name} has no offset ({shown}); name its zone with --zone, else the receive time counts"
+        return f"time: {chosen.name} has no offset ({shown}); name its zone with --zone, else the receive time is used"
     where = f", in zone {zone if chosen.local else chosen.zone}" if chosen.local or chosen.zone else ""
     return f"time: {chosen.name} ({_FORMAT_WORDS.get(chosen.format, f'written {chosen.format}')}{where})"
 
 
 def no_time_note(free: Iterable[Field], times: Iterable[FoundTime]) -> str:
-    """What counts where no time was chosen; `times` are those of other events."""
+    """Return the note on the time that counts if none was chosen; `times` are those of other events."""
     said = {one.steps for time in times for one in time.fields}
     for one in free:
         if one.steps not in said and (looks_like_time(one) or may_be_time(one)):
             return (
-                f"time: {one.name} ({one.first}) looks like a time in a spelling of its own; "
-                "the receive time counts until `time` names it"
+                f"time: {one.name} ({one.first}) looks like a time in an unknown format; "
+                "the receive time is used until `time` names it"
             )
-    return "time: the receive time for values without one of their own, since no field of the message says it"
+    return "time: the receive time for values without their own time, because the message has no time field"

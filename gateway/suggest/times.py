@@ -1,4 +1,4 @@
-"""Which field is the time of measurement, and how it is written."""
+"""Field with the time of measurement, and how it is written."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -17,7 +17,7 @@ __all__ = ["FoundTime", "find_times", "looks_like_time", "may_be_time", "time_fo
 _EPOCHS = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
 _NUMBERS = tuple(unit for unit, _per_second in _EPOCHS)
 _FROM_S, _UNTIL_S = 1_262_304_000, 2_366_841_600
-"""2010 to 2045: a number in this window, under a key that says time, is a time."""
+"""2010 to 2045: a number in this window, under a key of a time, is a time."""
 _NEAR_S = 86_400
 _MINUTES = ("min", "mins", "minute", "minutes")
 _DATE = re.compile(
@@ -30,11 +30,11 @@ _DATES = (
 )  # fmt: skip
 _SOLID = tuple(f"%Y%m%d{mark}{clock}" for mark in ("T", " ") for clock in ("%H%M%S%z", "%H%M%S.%f%z", "%H%M%S", "%H%M"))
 _DIGITS = ("%Y%m%d%H%M%S", "%Y%m%d%H%M", "%y%m%d%H%M%S")
-"""Without any sign: only under a key that says time."""
+"""Formats without separators: only under a key of a time."""
 _DAY = re.compile(r"\d{1,4}[./-](?:\d{1,2}|[A-Za-z]{3,9})[./-]\d{2,4}|20\d{6}")
 _CLOCK = re.compile(r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d{1,6})?)?(?: ?[AaPp][Mm])?|(?:[01]\d|2[0-3])[0-5]\d[0-5]\d")
 _LEAST_CLAIM = 1_000_000
-"""A whole number from here on under a short key such as `t` is no usual measurement."""
+"""A whole number from here on under a short key such as `t` is not a usual measurement."""
 _CLOCKS = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M", "%I:%M:%S %p", "%I:%M %p")
 _WRITTEN = (
     "rfc1123",
@@ -50,16 +50,16 @@ _WRITTEN = (
 )
 _MOST_TEXT = 60
 _MOST_TEXTS = 50
-"""Of a field that are read in every way."""
+"""Most texts of a field that are read in every way."""
 _UTC = ZoneInfo("UTC")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTime:
-    """A field that holds times in one format; `local` where the text names no offset.
+    """Field that holds times in one format; `local` if the text has no offset.
 
-    `clock` holds the time of the day where the field holds the day alone. `of_event` where the key says that something else
-    happened then, such as a start or the day's highest value: such a time is never that of the measurement.
+    `clock` holds the time of day if the field holds only the day. `of_event`: the key says that something else happened
+    then, such as a start or the day's highest value. Such a time is never that of the measurement.
     """
 
     field: Field
@@ -69,40 +69,40 @@ class FoundTime:
 
     @property
     def ends(self) -> bool:
-        """Whether it is the end of an interval."""
+        """Return whether it is the end of an interval."""
         return any(word in ("end", "ends", "to", "until", "stop") for word in key_words(self.field))
 
     @property
     def begins(self) -> bool:
-        """Whether it is the beginning of an interval."""
+        """Return whether it is the beginning of an interval."""
         return any(word in ("start", "from", "begin", "begins", "since") for word in key_words(self.field))
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """The one or two fields that it takes."""
+        """The one or two fields that it uses."""
         return (self.field,) if self.clock is None else (self.field, self.clock)
 
     @property
     def path(self) -> str:
-        """Where it stands, in the mapping language."""
+        """Place in the mapping language."""
         if self.clock is None:
             return self.field.path
         return " ".join(f"{{{one.reference}}}" for one in self.fields)
 
     @property
     def name(self) -> str:
-        """Its name for a person."""
+        """Name for people."""
         return " and ".join(one.name for one in self.fields)
 
     @property
     def zone(self) -> str | None:
-        """The zone that the name of the field says."""
+        """Zone in the name of the field."""
         said = any(word in one.key for one in self.fields for word in ("utc", "gmt"))
         return "UTC" if self._is_local and said else None
 
     @property
     def local(self) -> bool:
-        """Whether a zone must be named to read it."""
+        """Return whether a zone must be named to read it."""
         return self._is_local and self.zone is None
 
     @property
@@ -111,12 +111,12 @@ class FoundTime:
 
 
 def looks_like_time(one: Field) -> bool:
-    """Whether a text may be a date in a spelling that is not read by itself."""
+    """Return whether a text may be a date in a form that is not read by itself."""
     return isinstance(one.first, str) and _DATE.search(one.first) is not None
 
 
 def may_be_time(one: Field) -> bool:
-    """Whether a field is called like a time and no time can be read there: a count since some start, or a clock alone."""
+    """Return whether a field has the name of a time but no readable time: a count since some start, or only a time of day."""
     last = next(iter(key_words(one)[-1:]), "")
     if one.key not in TIME:
         return last in ("timestamp", "ts", "epoch") and type(one.first) is int and one.first >= _LEAST_CLAIM
@@ -129,9 +129,9 @@ def may_be_time(one: Field) -> bool:
 
 
 def find_times(fields: Iterable[Field], received_s: float | None = None) -> list[FoundTime]:
-    """All fields that hold times, the nearest to the measurement first; those of other events are the last.
+    """Return all fields that hold times, the nearest to the measurement first; those of other events are last.
 
-    A number near to the time at which the message came (`received_s`) is one whatever its key is.
+    A number near the receive time of the message (`received_s`) is a time whatever its key.
     """
     known = list(fields)
     found: list[tuple[bool, int, FoundTime]] = []
@@ -150,7 +150,7 @@ def find_times(fields: Iterable[Field], received_s: float | None = None) -> list
 
 
 def _joined(fields: list[Field]) -> Iterator[FoundTime]:
-    """A day and a time of the day in two fields next to each other."""
+    """Yield a day and a time of day in two neighbouring fields."""
     texts = [one for one in fields if all(isinstance(value, str) for value in one.values.values()) and one.can_be_named]
     days = [one for one in texts if all(_DAY.fullmatch(value.strip()) for value in one.values.values())]
     for day in days:
@@ -172,15 +172,15 @@ def _rank(one: Field) -> int | None:
     texts = [value for value in one.values.values() if isinstance(value, str) and time_format(value) not in _NUMBERS]
     said = key_words(one)
     if not texts:
-        # A number in the window of epochs counts where the key says time in any of its words.
+        # A number in the window of epochs counts if any word of the key says time.
         return len(TIME) + 1 if any(word in TIME_WORDS or word in EVENTS for word in said) else None
-    # A date and time in full under any key is a time, if not the first to choose.
+    # A full date and time under any key is a time, but not the first choice.
     dated = len(texts) == len(one.values) and all(_DATE.search(text) and not text.strip().isdigit() for text in texts)
     return len(TIME) if dated and _format_of(one, sure=False) else None
 
 
 def _is_near(one: Field, received_s: float) -> bool:
-    """Whether all values are epochs of the day of reception."""
+    """Return whether all values are epochs of the day of reception."""
     for value in one.values.values():
         unit = time_format(value) if type(value) in (int, float) else None
         per_second = dict(_EPOCHS).get(unit or "")
@@ -195,7 +195,7 @@ def _is_event(one: Field) -> bool:
 
 
 def _format_of(one: Field, *, sure: bool) -> str | None:
-    """The format of its values; `sure` where the key says that they are times."""
+    """Return the format of its values; `sure`: the key says that they are times."""
     formats = {time_format(value) for value in one.values.values()}
     if formats != {None}:
         return formats.pop() if len(formats) == 1 else None
@@ -206,7 +206,7 @@ def _format_of(one: Field, *, sure: bool) -> str | None:
 
 
 def _written_format(texts: Iterable[str], *, sure: bool) -> str | None:
-    """The one written format that reads all texts; None where two of them read another time, as day and month may."""
+    """Return the one written format that reads all texts; None if two of them give different times, as with day and month."""
     known = tuple(dict.fromkeys(text.strip() for text in texts))[:_MOST_TEXTS]
     if not known or not all(len(text) <= _MOST_TEXT and (sure or _DATE.search(text)) for text in known):
         return None
@@ -217,7 +217,7 @@ def _written_format(texts: Iterable[str], *, sure: bool) -> str | None:
 @lru_cache(maxsize=512)
 def _only_format(texts: tuple[str, ...], forms: tuple[str, ...]) -> str | None:
     found: dict[tuple[int, ...], str] = {}
-    # Most forms read not even the first.
+    # Most forms do not even read the first text.
     for form in [form for form in forms if isinstance(named_time(form).read(texts[0], "", _UTC), Instant)]:
         read = [named_time(form).read(text, "", _UTC) for text in texts]
         instants = tuple(one.us for one in read if isinstance(one, Instant))
@@ -231,7 +231,7 @@ def _in_window(value: Any, per_second: float) -> bool:
 
 
 def time_format(value: Any) -> str | None:
-    """The format of a time as the mapping language names it, None where this is no time."""
+    """Return the format of a time in the mapping language, None if this is not a time."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""A draft as TOML, laid out as a person writes it."""
+"""A draft as TOML, laid out like a file written by a person."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _FIRST = ("filter", "device", "metric", "zone", "decoder", "ignore", "time", "un
 
 
 def write_toml(draft: Draft) -> str:
-    """The route as a `[[routes]]` table with its notes as comments."""
+    """Return the route as a `[[routes]]` table with its notes as comments."""
     lines = [f"# {_comment(note)}" for note in draft.notes]
     left = ", ".join(dict.fromkeys(one.name for one in draft.left_out))
     if left:
@@ -32,7 +32,7 @@ def write_toml(draft: Draft) -> str:
 
 
 def toml_lines(name: str, value: Any) -> list[str]:
-    """A member of a table; a long list takes a line for each item."""
+    """Return a member of a table; a long list has a line for each item."""
     name = toml_key(name)
     text = f"{name} = {_value(value)}"
     if len(text) <= _WIDEST or not isinstance(value, list | tuple):
@@ -58,12 +58,12 @@ def _value(value: Any) -> str:
 
 
 def toml_key(text: str) -> str:
-    """A key, in quotes where it needs them."""
+    """Return a key, in quotes if it needs them."""
     return text if _BARE.fullmatch(text) else _text(text)
 
 
 def _text(text: str) -> str:
-    # JSON's escapes are TOML's. What a terminal would obey is escaped; half of a surrogate pair is no text at all.
+    # JSON's escapes are TOML's. Control characters for a terminal are escaped; half of a surrogate pair is not text.
     clean = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(sign if sign.isprintable() else _escape(sign) for sign in json.dumps(clean, ensure_ascii=False))
 
@@ -73,7 +73,7 @@ def _escape(sign: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """Text that stays in its line."""
+    """Return text that stays on its line."""
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 

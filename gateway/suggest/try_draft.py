@@ -1,4 +1,4 @@
-"""What a draft makes of the messages it was drawn from: decoded as the gateway will."""
+"""Result of a draft for its own messages, decoded as the gateway will decode them."""
 
 import time
 from collections import Counter
@@ -18,7 +18,7 @@ __all__ = ["decode_samples", "doubts"]
 def decode_samples(
     samples: Iterable[Sample], routes: tuple[RouteSettings, ...], limits: GatewaySettings
 ) -> list[dict[str, Any]]:
-    """What `tidegate decode` says of each sample, with its topic, under these routes.
+    """Return the result of `tidegate decode` for each sample, with its topic, under these routes.
 
     Raises:
         ConfigError: a route is wrong.
@@ -34,18 +34,18 @@ def decode_samples(
 
 
 def doubts(draft: Draft, decoded: list[dict[str, Any]]) -> list[str]:
-    """What is wrong with readings that look right: values that share a name and a time, and values that do not come out."""
+    """Return faults of readings that look right: values that share a name and a time, and values that give no reading."""
     found: list[str] = []
     for message in decoded:
         names = Counter((one["device"], one["metric"], one["time"]) for one in message["readings"])
         twice = [metric for (_device, metric, _time), count in names.items() if count > 1]
         if twice:
             count = names.most_common(1)[0][1]
-            says = f"{count} values of one message are called {twice[0]} at one time"
-            found.append(f"{says}: give each a name of its own (`prefix` or `rename`)")
+            says = f"{count} values of one message have the name {twice[0]} and the same time"
+            found.append(f"{says}: give each its own name (`prefix` or `rename`)")
     out = sum(len(message["readings"]) + len(message["rejected"]) for message in decoded)
     if out < draft.values and not any(message.get("wanted") for message in decoded):
         found.append(
-            f"{draft.values - out} of {draft.values} values do not come out, and nothing above says why: check `skip`"
+            f"{draft.values - out} of {draft.values} values give no reading, and the draft does not say why: check `skip`"
         )
     return list(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""Units of a draft: fields of the payload that name them, and endings of keys."""
+"""Units of a draft: fields of the payload that name them, and suffixes of keys."""
 
 from dataclasses import dataclass, field
 
@@ -12,12 +12,12 @@ from gateway.suggest.words import SINGLE
 
 __all__ = ["FoundUnits", "find_units", "unit_tree"]
 
-_NOBODY = "is a unit, and nobody says of which value"
+_NOBODY = "is the unit of an unknown value"
 
 
 @dataclass(slots=True)
 class FoundUnits:
-    """`units` and `unit_names` of a mapping, and the unit fields that belong to no value."""
+    """`units` and `unit_names` of a mapping, and the unit fields without a value."""
 
     units: dict[str, str] = field(default_factory=dict)
     called: dict[str, str] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class FoundUnits:
 
 
 def find_units(roles: Roles, single: Single | None, names: dict[tuple[Step, ...], str]) -> FoundUnits:
-    """The units of the values. `names` are the metric names of the values by their steps."""
+    """Return the units of the values. `names` are the metric names of the values by their steps."""
     found = FoundUnits()
     texts = (str(text).strip() for one in roles.numeric for text in one.values.values())
     in_payload = {named for text in texts if (named := read_scalar(text)[1])}
@@ -52,14 +52,14 @@ def find_units(roles: Roles, single: Single | None, names: dict[tuple[Step, ...]
 
 
 def _values_of(unit: Field, roles: Roles) -> list[Field]:
-    """The values that a unit next to them, or around them, is of; none where that is not sure."""
+    """Return the values to which a unit next to them, or around them, belongs; none if that is uncertain."""
     around = unit.steps[:-1]
     numbers = [one for one in roles.values if not isinstance(one.first, str | bool) or one in roles.numeric]
     inside = [one for one in numbers if one.under(around)]
     beside = [one for one in numbers if one.steps[:-1] == around]
     valued = [one for one in beside if one.key in SINGLE]
     if valued:
-        # The others count, number or describe what the value is.
+        # The others count, number or describe the value.
         return valued
     named = [one for one in inside if one.key in SINGLE]
     if len(named) == 1:
@@ -70,7 +70,7 @@ def _values_of(unit: Field, roles: Roles) -> list[Field]:
 
 
 def unit_tree(roles: Roles, outer: list[Field]) -> tuple[str, list[Field]] | None:
-    """An object around the items that holds a text for each value under the same key, their units; and its fields."""
+    """Return an object around the items that holds a text for each value under the same key, their units; and its fields."""
     keys = {one.steps[-1] for one in measured(roles) if len(one.steps) == 1}
     objects: dict[tuple[str, tuple[Step, ...]], list[Field]] = {}
     for one in outer:

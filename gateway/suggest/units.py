@@ -1,4 +1,4 @@
-"""Units that a key's ending names: `temp_f`, `outTemp_C`, `powerW`. A unit is never taken from the quantity alone."""
+"""Units from the suffix of a key: `temp_f`, `outTemp_C`, `powerW`. A unit never comes from the quantity alone."""
 
 import re
 from typing import Final
@@ -9,7 +9,7 @@ UNIT_NAMES: Final = {
     "C": "°C", "F": "°F", "c": "°C", "f": "°F", "degC": "°C", "Celsius": "°C", "celsius": "°C", "Cel": "°C", "degF": "°F",
     "l/min": "L/min", "lpm": "L/min", "pct": "%", "percent": "%", "Grad": "°",
 }  # fmt: skip
-"""What units are called in payloads, to what they are called in readings."""
+"""Names of units in payloads to their names in readings."""
 
 _SUFFIXES: Final = {
     "c": "°C", "degc": "°C", "celsius": "°C", "f": "°F", "degf": "°F", "fahrenheit": "°F", "kelvin": "K",
@@ -24,7 +24,7 @@ _SUFFIXES: Final = {
     "uscm": "µS/cm", "ohm": "Ω",
     "sec": "s", "secs": "s", "seconds": "s", "minutes": "min", "hours": "h", "gpm": "gal/min", "inch": "in",
 }  # fmt: skip
-"""Endings behind a sign: `temp_c`, `wind_km_h`. Of one letter only where a quantity stands in front."""
+"""Suffixes after a separator: `temp_c`, `wind_km_h`. Those of one letter only after a quantity."""
 
 _COMPOUND: Final = frozenset({"ugm3", "mgm3", "mmh", "kmh", "ms", "ms2", "m3h", "lmin", "wm2", "uscm"})
 _CAMEL: Final = {
@@ -41,7 +41,7 @@ _SINGLE: Final = {
     "w": "power load pv grid watt solar ac dc",
     "l": "vol water flow fuel total tank level consumption",
 }
-"""An ending of one letter counts only behind one of these beginnings, since it may as well be a phase or a channel."""
+"""A suffix of one letter counts only after one of these words, because it may also be a phase or a channel."""
 _JOINED: Final = (
     (re.compile(r"(?:(?:in|out)door)?(?:temp|dewpt|dewpoint|windchill|heatindex|feelslike)(?:in|out|\d{0,2})f"), "°F"),
     (re.compile(r"barom(?:abs|rel)?in"), "inHg"),
@@ -59,7 +59,7 @@ _SIGNS = re.compile(r"[_\-. /]+")
 
 
 def split_unit(key: str) -> tuple[str, str] | None:
-    """Name and unit of a key that ends with its unit in brackets: `Temperatur [°C]`; None of all others."""
+    """Return name and unit of a key that ends with its unit in brackets: `Temperatur [°C]`; None for all others."""
     found = _BRACKETS.fullmatch(key)
     if found is None or not (found[2] in _KNOWN or set(found[2]) & set("%°/")):
         return None
@@ -67,7 +67,7 @@ def split_unit(key: str) -> tuple[str, str] | None:
 
 
 def unit_of_key(key: str) -> str | None:
-    """The unit that the ending of a key names, None where it names none."""
+    """Return the unit in the suffix of a key, None if there is none."""
     in_brackets = split_unit(key)
     whole = in_brackets[1] if in_brackets is not None else None
     whole = whole or (_SUFFIXES[key.lower()] if key.lower() in ("celsius", "fahrenheit", "kelvin") else None)
@@ -76,7 +76,7 @@ def unit_of_key(key: str) -> str | None:
         return whole
     parts = _SIGNS.split(key)
     if len(parts) > 1:
-        # `wind_km_h` before `h`: what looks like another unit's second half is not one.
+        # `wind_km_h` before `h`: the second half of another unit is not a unit.
         for length in (2, 1):
             tail, head = "".join(parts[-length:]).lower(), "_".join(parts[:-length])
             if head and tail in _SUFFIXES and (length == 1 or tail in _COMPOUND):

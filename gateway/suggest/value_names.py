@@ -1,4 +1,4 @@
-"""What values are called: the object that holds them, names without endings that add nothing, patterns for what is left out."""
+"""Names of values: the object that holds them, names without meaningless endings, patterns for what is left out."""
 
 from collections.abc import Iterable
 
@@ -11,12 +11,12 @@ __all__ = ["beside_value", "envelope", "measured", "shorter_names", "skip_patter
 
 
 def measured(roles: Roles) -> list[Field]:
-    """The values that are no texts, where there are any: texts around them say how the message came to be."""
+    """Return the values that are not texts, if there are any: texts around them describe the message."""
     return [one for one in roles.values if not isinstance(one.first, str) or one in roles.numeric] or roles.values
 
 
 def envelope(base: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The part of a base that only envelops."""
+    """Return the part of a base that is only an envelope."""
     kept = 0
     for place, step in enumerate(base):
         if not isinstance(step, str) or bare(step) not in ENVELOPES:
@@ -26,9 +26,9 @@ def envelope(base: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def shorter_names(names: dict[tuple[Step, ...], str], paired: set[tuple[Step, ...]]) -> dict[tuple[Step, ...], str]:
-    """Names without an ending that adds nothing: `temperature.properties.value` is `temperature`, `Wind [m/s]` is `Wind`.
+    """Return names without a meaningless ending: `temperature.properties.value` is `temperature`, `Wind [m/s]` is `Wind`.
 
-    Objects in `paired` hold a unit as well: they are one reading by themselves.
+    Objects in `paired` also hold a unit: they are one reading by themselves.
     """
     found: dict[tuple[Step, ...], str] = {}
     for steps, name in names.items():
@@ -45,9 +45,9 @@ def shorter_names(names: dict[tuple[Step, ...], str], paired: set[tuple[Step, ..
 
 
 def skip_patterns(left_out: Iterable[Field], kept: Iterable[Field], base: tuple[Step, ...]) -> list[str]:
-    """Patterns that leave these fields out and keep all others.
+    """Return patterns that leave these fields out and keep all others.
 
-    An array of which nothing is kept is left out as a whole; a member of each of its objects by a pattern for all of them.
+    An array of which nothing is kept is left out as a whole; a member of each of its objects by one pattern for all.
     """
     kept_steps = [one.steps[len(base) :] for one in kept if one.under(base)]
     kept_forms = {_form(steps) for steps in kept_steps}
@@ -69,11 +69,11 @@ def skip_patterns(left_out: Iterable[Field], kept: Iterable[Field], base: tuple[
 
 
 def _form(steps: tuple[Step, ...]) -> str:
-    """The name with any place in arrays."""
+    """Return the name with any place in arrays."""
     return flat_name(tuple(step if isinstance(step, str) else 0 for step in steps)).replace("[0]", "[*]")
 
 
 def beside_value(unit: Field, roles: Roles) -> bool:
-    """Whether value and unit are the only two members of their object: then they are one reading by themselves."""
+    """Return whether value and unit are the only two members of their object: then they are one reading by themselves."""
     beside = [one for one in roles.values if one.steps[:-1] == unit.steps[:-1]]
     return len(beside) == 1 and beside[0].steps[-1] == "value" and unit.steps[-1] == "unit"

@@ -1,4 +1,4 @@
-"""Words by which fields of many formats say what they hold. Data only; keys are compared without case and signs."""
+"""Words in fields of many formats that say what the fields hold. Data only; keys are compared without case and separators."""
 
 import re
 from typing import Final
@@ -46,7 +46,7 @@ def _set(text: str) -> frozenset[str]:
 
 
 def bare(key: str) -> str:
-    """A key without case and signs: `iothub-connection-device-id` and `SourceTimestamp` read alike in all spellings."""
+    """Return a key without case and separators: all spellings of `iothub-connection-device-id` or `SourceTimestamp` are equal."""
     return _SIGNS.sub("", key.lower())
 
 
@@ -62,7 +62,7 @@ _OF_LATER_HOPS: Final = _words(
     "updatetime effectivedatetime"
 )
 TIME: Final = tuple(dict.fromkeys((*_OF_SOURCE, *USUAL_NAMES, *_OF_LATER_HOPS)))
-"""The earlier, the nearer to the measurement; with all names that are read as times where nobody named one."""
+"""Names of times, the nearest to the measurement first; includes all names that are read as times without a setting."""
 
 TIME_WORDS: Final = _set(
     "time date ts timestamp timestamps at utc epoch datetime unixtime since until seen updated clock min minutes"
@@ -75,10 +75,10 @@ EVENTS: Final = _set(
     "service maintenance manufactured production built build connected disconnected armed purchase purchased warranty changed "
     "previous prev last store stored"
 )
-"""Words of keys that say what else happened at a time: it is not that of the measurement."""
+"""Words of keys that say that something else happened at a time: it is not that of the measurement."""
 
 OFFSETS: Final = _set("time offset offsets timeoffset timeoffsets offsetms dt delta elapsed relativetime")
-"""Keys of numbers that are distances from the time of the message, where they are no times themselves."""
+"""Keys of numbers that are distances from the time of the message, unless they are times themselves."""
 
 DEVICE: Final = _words(
     "deviceid deviceuid deviceuuid deveui deviceeui enddeviceid iothubconnectiondeviceid coreid imei thingid thingname "
@@ -89,7 +89,7 @@ DEVICE: Final = _words(
     "subjectreference patientid patient targetname "
     "applicationuri endpointurl hostname host clientid from sender entityid context name friendlyname id"
 )
-"""The earlier, the surer that it names the device."""
+"""Keys of devices, the most certain first."""
 
 IDENTITY: Final = _set(
     "messageid msgid msguuid eventid uuid guid packetid deduplicationid correlationid transactionid telegramid recordid "
@@ -103,7 +103,7 @@ COUNTERS: Final = _set(
 OF_MESSAGES: Final = _set(
     "messageid msgid msguuid eventid packetid deduplicationid correlationid transactionid telegramid recordid frameid"
 )
-"""Keys of ids that are of a message for certain; an `id` or `uuid` may be that of the sender."""
+"""Keys of ids that certainly belong to a message; an `id` or `uuid` may be that of the sender."""
 RADIO: Final = _set(
     "rssi wifirssi signalrssi rxrssi snr rxsnr lqi linkquality lrrrssi lrrsnr rssidbm snrdb avgsnr antenna freq frequencymhz "
     "datarate spreadingfactor sf codingrate hopstart hoplimit hopsaway rfchain rfchannel channelrssi lsnr esp lrrid "
@@ -116,33 +116,33 @@ NAME: Final = _words(
     "signalname signal channelname pointname point quantity attribute datapoint datapointname label sensorname sensortype key "
     "measurand name n property sensor flag externalid type browsename itemname item nodeid code channel path id"
 )
-"""Keys whose text names the value that stands next to it; the earlier, the surer."""
+"""Keys whose text names the value next to it, the most certain first."""
 NAME_WORDS: Final = _words(
     "name shortname longname tag signal parameter param variable metric measurand point datapoint comp component quantity "
     "property attribute register channel ch sensor label key code path item service node symbol object kind type id"
 )
-"""Words of keys whose text may name what stands next to it, where it differs; the earlier, the surer."""
+"""Words of keys whose text may name what is next to it, if it differs; the most certain first."""
 SURE_NAME_WORDS: Final = _set("tag signal parameter param variable metric measurand datapoint")
-"""Words of keys that need no other message to be taken for names."""
+"""Words of keys that count as names without another message."""
 NO_SENDER: Final = _set(
     "message msg request event transaction correlation session trace client tenant group org organization organisation customer "
     "user account app application model type frame packet alarm job batch record command cmd reading measurement firmware config "
     "profile product schema channel port instance object secret access key token writer dataset publisher item tag data status "
     "error"
 )
-"""Words of ids that are not of the sender."""
+"""Words of ids that do not belong to the sender."""
 NUMBER_WORDS: Final = _words(
     "id lsid channel address addr register port slot num number no nr index idx unit zone cell phase string circuit "
     "probe tank pump pack"
 )
-"""Words of keys whose number tells the items of a list apart."""
+"""Words of keys whose number distinguishes the items of a list."""
 SINGLE: Final = _set(
     "value val v measuredvalue presentvalue currentvalue rawvalue reading result data payload measurement"
 )
 """Keys of the one value of a message."""
 
 ENCODED: Final = _set("data payload frmpayload payloadraw raw rawdata bytes hex rawhex payloadhex base64 buffer frame")
-"""Keys under which bytes stand as text."""
+"""Keys of bytes as text."""
 
 CONSTANT: Final = _set(
     "model modelid type devicetype sensortype messagetype msgtype eventtype event version ver fw fwver fwversion firmware "
@@ -159,19 +159,19 @@ CONSTANT: Final = _set(
     "transport revision action method cmd command supplier operator bootcount pr priority evt eventcode codec cluster "
     "clusterid metadata"
 )
-"""Fields that describe the sender or the message, not what was measured."""
+"""Fields that describe the sender or the message, not a measurement."""
 
 SIDE: Final = _set(
     "metadata meta headers header deviceinfo systemproperties context rxmetadata rxinfo txinfo gateways "
     "gateway ccspecific head errors metas diagnostics hotspots"
 )
-"""Objects that describe the message or its way, whatever they hold."""
+"""Objects that describe the message or its transport, whatever they hold."""
 
 ENVELOPES: Final = _set(
     "values value data payload readings state reported body object telemetry measurements metrics fields params content "
     "message properties attributes d decoded decodedpayload uplinkmessage current msg vals sensors features measurement"
 )
-"""Objects that only hold the values: they add nothing to a metric's name."""
+"""Objects that only contain the values: they add nothing to a metric's name."""
 
 KINDS: Final = _set(
     "data json state status telemetry sensor readings reading up uplink event events message messages msg values value loop "
@@ -179,19 +179,19 @@ KINDS: Final = _set(
     "pub publish rx d2c live feeds properties metrics main default twin all payload raw decoded stats result results rpc "
     "d r v1 v2 v3 current tx rx tags channels in"
 )
-"""Topic levels that say what kind of message comes there."""
+"""Topic levels that name a kind of message."""
 
 QUANTITIES: Final = _set(
     "temperature temp humidity hum pressure power energy voltage current co2 voc pm25 pm10 lux illuminance light battery rain "
     "wind noise level flow speed weight distance consumption production frequency dewpoint uv radiation radon"
 )
-"""Topic levels that say what is measured."""
+"""Topic levels that name a quantity."""
 
 COLLECTIONS: Final = _set(
     "devices device things thing nodes node sensors inverters inverter meters loadpoints loadpoint stations machines machine "
     "assets trackers units vehicles chargers plcs gateways dev equipment boards modules clients"
 )
-"""Topic levels behind which the name of one of many follows."""
+"""Topic levels after which the name of one of many follows."""
 
 THINGS: Final = COLLECTIONS - _set("sensors loadpoints loadpoint modules boards")
 """Arrays of devices; those left out here are parts of one."""

@@ -1,1 +1,1 @@
-"""What the hops agree on: record, dead letter, outcome, topics, reasons, errors. Stdlib, pydantic and msgspec only."""
+"""Contract of the hops: record, dead letter, outcome, topics, reasons, errors. Stdlib, pydantic and msgspec only."""

@@ -1,4 +1,4 @@
-"""What was refused, why, and its raw bytes: the record of `telemetry.dead-letters`."""
+"""Dead letters, the records of `telemetry.dead-letters`: what was rejected, why, and its raw bytes."""
 
 import base64
 import hashlib
@@ -12,14 +12,14 @@ from ingest.contract.reasons import Reason, Stage
 __all__ = ["MAX_PAYLOAD_BYTES", "DeadLetterRecord", "Reject", "cut_payload", "decode_dead_letter", "encode_dead_letter"]
 
 MAX_PAYLOAD_BYTES: Final = 64 * 1024
-"""A dead letter too large for its topic keeps this much of the payload, with full length and sha256 beside it."""
+"""Payload kept by a dead letter that is too large for its topic, next to the full length and sha256."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A refusal as a value: `path` is a JSON path (`$.values.temp`), `got` and `wanted` are short texts for people.
+    """A rejection as a value: `path` is a JSON path (`$.values.temp`), `got` and `wanted` are short texts for people.
 
-    `profile` (`name@version`) is set where a validation profile refused it. `keep_bytes` cuts the payload of its dead
+    `profile` (`name@version`) is set if a validation profile rejected it. `keep_bytes` cuts the payload of its dead
     letter further than the limit does (0: length and sha256 only).
     """
 
@@ -32,11 +32,11 @@ class Reject:
 
 
 class DeadLetterRecord(msgspec.Struct, omit_defaults=True, gc=False):
-    """One refused message, or (`partial`) one refused part of a message whose other parts were stored.
+    """One rejected message, or (`partial`) one rejected part of a message whose other parts were stored.
 
-    `message_id` is what the device gave as MQTT user property `message-id`: with topic, payload and `retain` it is all
-    that a message's identity is made of, so that redriving finds the same one. `waited_since_us`: since when the broker may have
-    kept the message; 0: nobody knows; None: it did not wait.
+    `message_id` is the device's MQTT user property `message-id`. Topic, payload, `retain` and `message_id` make up the
+    identity of a message, so a redrive finds the same one. `waited_since_us`: since when the broker may have kept the
+    message; 0: unknown; None: it did not wait.
     """
 
     v: int
@@ -70,7 +70,7 @@ _decoder = msgspec.json.Decoder(DeadLetterRecord)
 
 
 def cut_payload(payload: bytes, limit_bytes: int) -> tuple[str, str | None]:
-    """Base64 of the payload and None; where it passes the limit, of its first 64 KiB and the whole payload's sha256."""
+    """Return the base64 of the payload and None; past the limit, that of its first 64 KiB and the whole payload's sha256."""
     if len(payload) <= limit_bytes:
         return base64.b64encode(payload).decode("ascii"), None
     head = payload[: min(MAX_PAYLOAD_BYTES, limit_bytes)]
@@ -78,10 +78,10 @@ def cut_payload(payload: bytes, limit_bytes: int) -> tuple[str, str | None]:
 
 
 def encode_dead_letter(record: DeadLetterRecord) -> bytes:
-    """The dead letter as UTF-8 JSON."""
+    """Encode the dead letter as UTF-8 JSON."""
     return _encoder.encode(record)
 
 
 def decode_dead_letter(value: bytes) -> DeadLetterRecord:
-    """The dead letter of a Kafka value; raises msgspec.DecodeError where it is none."""
+    """Decode the dead letter of a Kafka value; raises msgspec.DecodeError if it is not one."""
     return _decoder.decode(value)

@@ -1,4 +1,4 @@
-"""How an erasure asks the gateways to forget a device: a record in `telemetry.gateway-state` that names it by a hash."""
+"""Request of an erasure to the gateways: a record in `telemetry.gateway-state` that names a device by a hash."""
 
 import hashlib
 from typing import Final
@@ -8,7 +8,7 @@ import msgspec
 __all__ = ["FORGET_KEY", "Forget", "decode_forget", "device_digest", "encode_forget"]
 
 FORGET_KEY: Final = "tidegate/forget"
-"""The key of these records: only the newest is kept, and each gateway that runs reads each of them."""
+"""Key of these records. Compaction keeps only the newest; each running gateway reads each of them."""
 
 
 class Forget(msgspec.Struct, frozen=True):
@@ -18,17 +18,17 @@ class Forget(msgspec.Struct, frozen=True):
 
 
 def device_digest(device: str) -> str:
-    """SHA-256 of a device's id, in hex."""
+    """Return the SHA-256 of a device's id, in hex."""
     return hashlib.sha256(device.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def encode_forget(device: str) -> bytes:
-    """The record's value."""
+    """Encode the value of the record."""
     return msgspec.json.encode(Forget(device_digest(device)))
 
 
 def decode_forget(value: bytes) -> str | None:
-    """The device's SHA-256; None where the value is something else."""
+    """Return the device's SHA-256; None if the value is something else."""
     try:
         return msgspec.json.decode(value, type=Forget).device_sha256
     except msgspec.MsgspecError:

@@ -1,7 +1,7 @@
 """One Kafka record of `telemetry.readings`: the readings of one message and device, as JSON any tool reads.
 
-The envelope stands in the value, not in headers: see DECISIONS.md. `encode_record` and `decode_record` are the codec;
-streaming/decode.py holds the same shape as a Spark schema, and tests/guards compares the two.
+The envelope is in the value, not in headers: see DECISIONS.md. `encode_record` and `decode_record` are the codec.
+streaming/decode.py holds the same shape as a Spark schema; tests/guards compares the two.
 """
 
 from hashlib import blake2b
@@ -22,7 +22,7 @@ __all__ = [
 
 RECORD_VERSION: Final = 1
 REDRIVE_GATEWAY: Final = "redrive"
-"""The `gateway` of what `tidegate dlq redrive` produced: received long before, so its age tells nothing of the pipeline."""
+"""The `gateway` of records from `tidegate dlq redrive`. Their age does not measure the pipeline."""
 
 
 class Reading(msgspec.Struct, omit_defaults=True, gc=False):
@@ -30,8 +30,8 @@ class Reading(msgspec.Struct, omit_defaults=True, gc=False):
 
     `value` and `text` follow the table: number -> value; bool -> value 1/0 and text `true`/`false`; string -> text;
     an integer past 2^53 -> nearest double and its exact digits in text. At least one of the two is set.
-    `time_us` is the event time to use (UTC epoch µs), None where the receive time stands in; `claimed_us` is what the
-    device said where that differs. `message_id`, `boot`, `seq` override the record's: batches may number each item.
+    `time_us` is the event time to use (UTC epoch µs), None if the receive time is used; `claimed_us` is the device's time
+    if that differs. `message_id`, `boot`, `seq` override the record's: batches may number each item.
     """
 
     metric: str
@@ -52,11 +52,11 @@ class ReadingRecord(msgspec.Struct, omit_defaults=True, gc=False):
 
     `number` counts the messages of one gateway process, ascending in receive order; with `gateway` and `epoch` (the
     connection generation: process start in epoch ms, raised by at least 1 on each connection) it names the message.
-    `payload_hash` is `hash_payload` of the MQTT payload: two deliveries with the same hash say the same, whatever profile,
-    unit or zone decoded them. Records of older gateways have none.
-    `retain`: the broker replayed it as a retained message to a new subscription, so it may be old. `waited_since_us`: it came
-    while the gateway took over what the broker had kept, so it may have been published at any time since then.
-    `v` stays in every record: `v` has no default, so `omit_defaults` cannot drop it.
+    `payload_hash` is `hash_payload` of the MQTT payload: two deliveries with the same hash have the same content, whatever
+    profile, unit or zone decoded them. Records of older gateways have none.
+    `retain`: the broker replayed it as a retained message to a new subscription, so it may be old. `waited_since_us`: it
+    came while the broker delivered its backlog, so it may have been published at any time since then.
+    `v` is in every record: it has no default, so `omit_defaults` cannot drop it.
     """
 
     v: int
@@ -84,11 +84,11 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(ReadingRecord)
 _empty = blake2b(digest_size=8)
 _signed = Struct(">q").unpack
-"""A copy of a hasher and a compiled struct: a third less than making both for each message."""
+"""Copying a hasher and a compiled struct costs a third less than making both for each message."""
 
 
 def hash_payload(payload: bytes) -> int:
-    """64 bits of a payload's BLAKE2b as a signed number, the same on every machine and in every version."""
+    """Return 64 bits of a payload's BLAKE2b as a signed number, the same on every machine and in every version."""
     hasher = _empty.copy()
     hasher.update(payload)
     number: int = _signed(hasher.digest())[0]
@@ -96,12 +96,12 @@ def hash_payload(payload: bytes) -> int:
 
 
 def encode_record(record: ReadingRecord) -> bytes:
-    """The record as UTF-8 JSON without line breaks."""
+    """Encode the record as UTF-8 JSON without line breaks."""
     return _encoder.encode(record)
 
 
 def decode_record(value: bytes) -> ReadingRecord:
-    """The record of a Kafka value.
+    """Decode the record of a Kafka value.
 
     Raises:
         msgspec.DecodeError: not JSON, or not a record; msgspec.ValidationError is its subclass.

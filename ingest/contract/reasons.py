@@ -1,4 +1,4 @@
-"""Why a message was not stored: closed lists, the same words in metric label, dead letter and receipt."""
+"""Closed lists of reasons for messages that were not stored; metric labels, dead letters and receipts use the same words."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ __all__ = ["IgnoredReason", "Reason", "Stage"]
 
 
 class Reason(StrEnum):
-    """Why a message, or a part of it, became a dead letter."""
+    """Reason why a message, or a part of it, became a dead letter."""
 
     EMPTY_PAYLOAD = "empty_payload"
     TOO_LARGE = "too_large"
@@ -45,7 +45,7 @@ class Reason(StrEnum):
 
 
 class IgnoredReason(StrEnum):
-    """Why a message that is no reading was acknowledged and counted, but not kept."""
+    """Reason why a message without readings was acknowledged and counted, but not kept."""
 
     EMPTY_PAYLOAD = "empty_payload"
     """Zero bytes: how a retained message is deleted."""
@@ -56,15 +56,15 @@ class IgnoredReason(StrEnum):
     STATUS = "status"
     """Births, last wills, availability, joins, events without a measurement, log lines."""
     METADATA = "metadata"
-    """What describes devices: inventories, discovery, configuration, attributes without a measurement."""
+    """Descriptions of devices: inventories, discovery, configuration, attributes without a measurement."""
     COMMAND = "command"
     """Commands to devices and their answers."""
     ECHO = "echo"
-    """A copy of a message that came, or comes, on another topic."""
+    """A copy of a message from another topic."""
 
 
 class Stage(StrEnum):
-    """Which hop refused it."""
+    """The hop that rejected it."""
 
     GATEWAY = "gateway"
     STREAM = "stream"

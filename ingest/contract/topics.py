@@ -1,4 +1,4 @@
-"""Kafka topics: names, partitions, limits. All are created explicitly; nothing is ever auto-created."""
+"""Kafka topics: names, partitions, limits. Tidegate creates all of them explicitly; none is auto-created."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -21,22 +21,22 @@ OUTCOMES: Final = "telemetry.outcomes"
 GATEWAY_STATE: Final = "telemetry.gateway-state"
 
 LAND_GROUP: Final = "tidegate-land"
-"""The consumer group to which the landing query mirrors its offsets, so that Kafka's own tools show its lag."""
+"""Consumer group to which the landing query mirrors its offsets, so that Kafka's own tools show its lag."""
 
 
 def stream_topic(name: str) -> str:
-    """Topic of a SQL-defined stream."""
+    """Return the topic of an SQL-defined stream."""
     return f"telemetry.stream.{name}"
 
 
 def stream_group(name: str) -> str:
-    """The consumer group to which that stream mirrors its offsets."""
+    """Return the consumer group to which that stream mirrors its offsets."""
     return f"tidegate-stream-{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """One topic as it must be; `config` are Kafka topic settings."""
+    """One topic as it should be; `config` holds Kafka topic settings."""
 
     name: str
     partitions: int
@@ -44,10 +44,10 @@ class TopicSpec:
 
 
 def topic_specs(*, partitions: int, max_record_bytes: int, retention_bytes: int, retention_ms: int) -> list[TopicSpec]:
-    """Every topic of the pipeline.
+    """Return every topic of the pipeline.
 
     Args:
-        partitions: of `telemetry.readings`; more later re-hashes keys and breaks per-device order, so choose once.
+        partitions: of `telemetry.readings`. A later change re-hashes keys and breaks per-device order, so choose once.
         max_record_bytes: largest record of `telemetry.readings`; dead letters take twice that (base64 grows by 4/3).
         retention_bytes: per partition of `telemetry.readings`; the others together keep at most half of it each.
         retention_ms: for the topics that expire.
@@ -62,7 +62,7 @@ def topic_specs(*, partitions: int, max_record_bytes: int, retention_bytes: int,
             "max.message.bytes": str(record_bytes),
             "retention.bytes": str(kept),
             "retention.ms": str(retention_ms),
-            # Kafka deletes whole closed segments only: small ones make the size bound true.
+            # Kafka deletes only whole closed segments. Small ones keep the size bound accurate.
             "segment.bytes": str(max(1024 * 1024, kept // 8)),
         }
 
@@ -70,7 +70,7 @@ def topic_specs(*, partitions: int, max_record_bytes: int, retention_bytes: int,
         TopicSpec(READINGS, partitions, bounded(max_record_bytes, 1.0)),
         TopicSpec(DEAD_LETTERS, 1, bounded(max_record_bytes * 2, 0.5)),
         TopicSpec(OUTCOMES, 1, bounded(max_record_bytes, 0.5)),
-        # An erased device's old records are gone by a date: Kafka compacts what is older than a day.
+        # An erased device's old records must be gone by a date, so Kafka compacts records older than a day.
         TopicSpec(
             GATEWAY_STATE, 1, {**common, "cleanup.policy": "compact", "max.compaction.lag.ms": str(24 * 3600 * 1000)}
         ),

@@ -206,7 +206,7 @@ def test_after_abort_no_report_runs_and_a_new_writer_goes_on(seam: Seam, open_wr
     seam.release()
     assert writer.poll(0.2) == 0
     assert reports.seen == {-1: [None]}
-    with pytest.raises(FatalError, match="make a new one"):
+    with pytest.raises(FatalError, match="open a new one"):
         writer.produce(seam.topic, b"k", b"late", reports.of(99))
     second = open_writer()
     second.produce(seam.topic, b"k", b"after", reports.of(100))

@@ -76,7 +76,7 @@ def test_kafkas_own_tools_and_a_c_client_give_the_peers_figures(
 def test_failures_are_sentences_and_leave_no_topic(
     wait_until: Any, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(ConfigError, match=f"can't create topic {TOPIC} with 3 copies"):
+    with pytest.raises(ConfigError, match=f"cannot create topic {TOPIC} with 3 copies"):
         run_workload(Workload(topic=TOPIC, messages=10, replication=3), kafka)
     monkeypatch.setattr("deploy.bench.kafka_load.run.client_conf", lambda *_args, **_more: {"no.such.option": "1"})
     with pytest.raises(UnavailableError, match=r'a process of the load ended early: .*"no.such.option"'):

@@ -199,7 +199,7 @@ def test_an_mqtt_5_request_is_answered_where_it_asks_with_its_correlation_data(r
 
 def test_a_wrong_password_is_said_at_once(rig: Rig) -> None:
     wrong = rig.mqtt.model_copy(update={"password": None, "username": "nobody"})
-    with pytest.raises(UnavailableError, match="does not let us listen to tidegate/receipts/attic"):
+    with pytest.raises(UnavailableError, match="does not accept a subscription to tidegate/receipts/attic"):
         list(watch_device(wrong, "attic", root=None, stop=threading.Event()))
 
 

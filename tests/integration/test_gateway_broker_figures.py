@@ -175,7 +175,7 @@ def test_a_refused_password_is_down_said_once_and_not_tried_at_each_look(
         assert timed_look(figures) == DOWN
     said = [record.getMessage() for record in caplog.records if "MQTT broker" in record.getMessage()]
     assert len(said) == 1
-    assert "does not let the monitor in" in said[0]
+    assert "refuses the monitor's connection" in said[0]
     assert "hidden" not in caplog.text
 
 

@@ -22,7 +22,7 @@ def test_a_device_that_counts_again_is_told(scripted_broker: Any, new_gateway: C
     told = json.loads(body[body.index(b"{") :])
     assert body[2:].startswith(b"tidegate/receipts/dev-1")
     assert told["warning"] == "sequence_restarted"
-    assert told["got"] == "boot 7 counts again from 0, though it reached 7"
-    assert "another `boot` at each start" in told["wanted"]
+    assert told["got"] == "boot 7 counts again from 0, after it had reached 7"
+    assert "a new `boot` at each start" in told["wanted"]
     rig.until(lambda: rig.metric("tidegate_gateway_sequence_restarts_total") == 1)
     rig.until(lambda: rig.metric("tidegate_gateway_memory_fill_ratio", memory="sequence") == 1e-5)

@@ -57,7 +57,7 @@ def test_a_broker_that_is_killed_and_one_that_forgets(
     finally:
         rig.kafka.let_go()
     for gateway in gateways:
-        wait_until(lambda one=gateway: "forgotten this gateway's session" in one.log(), what="the loss being told")
+        wait_until(lambda one=gateway: "lost this gateway's session" in one.log(), what="the loss being told")
         wait_until(gateway.healthy, what="the next session")
         assert gateway.metric("tidegate_gateway_sessions_lost_total") == 1
     rig.load.send(100)

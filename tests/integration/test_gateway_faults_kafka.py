@@ -111,7 +111,7 @@ def test_a_topic_that_is_deleted_is_made_anew_aloud(rig: Any, wait_until: Any) -
     admin = AdminClient({"bootstrap.servers": rig.kafka_settings.bootstrap_servers})
     admin.delete_topics([READINGS])[READINGS].result(60)
     rig.load.start(50)
-    told = "topic telemetry.readings was deleted while this gateway wrote to it"
+    told = "Topic telemetry.readings was deleted while in use"
     wait_until(lambda: any(told in one.log() for one in rig.gateways), what=told)
     for gateway in rig.gateways:
         wait_until(gateway.healthy, what="messages flowing again")

@@ -116,7 +116,7 @@ def test_a_gateway_without_memory_ends_and_loses_nothing(
     rig.kafka.hold()
     try:
         publish_large(rig, 800, 100_000)
-        held_up = "waiting for Kafka to report"
+        held_up = "waiting for Kafka to acknowledge"
         for gateway in rig.gateways:
             wait_until(lambda one=gateway: lacks(one) or held_up in one.log(), what="its memory being full")
     finally:

@@ -44,6 +44,8 @@ def test_messages_of_the_broker_become_a_draft(
 def test_a_broker_that_refuses_the_login_is_named(mqtt_broker: Callable[..., Any]) -> None:
     broker = mqtt_broker()
     settings = MqttSettings(host=broker.host, port=broker.port, protocol="3.1.1", username="nobody", password="wrong")
-    with pytest.raises(UnavailableError, match=rf"broker {broker.host}:{broker.port} does not let us listen to #"):
+    with pytest.raises(
+        UnavailableError, match=rf"broker {broker.host}:{broker.port} does not accept a subscription to #"
+    ):
         next(overhear(settings, "#", client_id="suggest-1", seconds=1))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("paho-mqtt-client-suggest")]

@@ -241,7 +241,7 @@ def test_a_kafka_that_hangs_costs_time_only(
     try:
         rig.publish_native("a", range(100, 600))
         # Longer than the keepalive allows: a gateway that does not answer would be cut off.
-        wait_until(lambda: "waiting for Kafka to report" in rig.log(), what="the wait being told")
+        wait_until(lambda: "waiting for Kafka to acknowledge" in rig.log(), what="the wait being told")
         assert rig.process is not None
         with pytest.raises(subprocess.TimeoutExpired):
             rig.process.wait(10)

@@ -82,7 +82,7 @@ def test_an_unknown_format_is_read_and_redriven_without_a_restart(
     link.publish(TOPIC, PAYLOAD, 2)
     rig.until(lambda: rig.service._chain.in_flight == 1, "the message is received")
     replace(file, HEAD + ROUTE)
-    rig.until(lambda: "apply: 1, before" in caplog.text, "the new routes apply")
+    rig.until(lambda: ": 1 now apply, before" in caplog.text, "the new routes apply")
     link.publish(TOPIC, PAYLOAD, 3)
     rig.until(lambda: rig.service._chain.in_flight == 2, "the next message is received")
     rig.log.release()
@@ -106,9 +106,9 @@ BAD: dict[str, tuple[str, str]] = {
     "unknown key": (HEAD + ROUTE + 'kepp = ["x"]\n', "kepp"),
     "unknown mapping": (HEAD + '[[routes]]\nfilter = "kiln/#"\nmapping = "owntrack"\n', "did you mean 'owntracks'"),
     "unknown decoder": (HEAD + '[[routes]]\nfilter = "kiln/#"\ndecoder = "kiln"\n', "decoder 'kiln' is unknown"),
-    "bad filter": (HEAD + '[[routes]]\nfilter = "kiln/#/x"\n', "filter is no topic filter"),
+    "bad filter": (HEAD + '[[routes]]\nfilter = "kiln/#/x"\n', "invalid topic filter"),
     "unknown profile": (HEAD + '[[routes]]\nfilter = "kiln/#"\nprofile = "kiln"\n', "profile 'kiln'"),
-    "unknown vendor": (HEAD + ROUTE + '[vendors.a]\nextends = "b"\n', "names no vendor"),
+    "unknown vendor": (HEAD + ROUTE + '[vendors.a]\nextends = "b"\n', "no vendor has that name"),
 }
 
 
@@ -119,11 +119,11 @@ def test_a_bad_file_is_refused_by_name_and_the_old_routes_stay(
     link = scripted_broker.accept()
     link.handshake()
     replace(file, HEAD + ROUTE)
-    rig.until(lambda: "apply: 1, before" in caplog.text, "the first routes apply")
+    rig.until(lambda: ": 1 now apply, before" in caplog.text, "the first routes apply")
     for mid, (name, (text, fault)) in enumerate(BAD.items(), start=1):
         caplog.clear()
         replace(file, text)
-        rig.until(lambda: "are refused, those before stay" in caplog.text, f"{name} is refused")
+        rig.until(lambda: "The previous routes stay in use" in caplog.text, f"{name} is refused")
         assert fault in caplog.text
         link.publish(TOPIC, PAYLOAD, mid)
         assert link.packet(PUBACK).mid == mid
@@ -132,7 +132,7 @@ def test_a_bad_file_is_refused_by_name_and_the_old_routes_stay(
     file.unlink()
     replace(file, HEAD.replace("profiles =", 'zone = "Europe/Berlin"\nprofiles =') + ROUTE)
     rig.until(lambda: "[gateway] changed in" in caplog.text, "what needs a start is told")
-    assert "those before stay" not in caplog.text
+    assert "The previous routes stay in use" not in caplog.text
 
 
 def test_a_route_goes_and_the_short_way_follows(
@@ -145,7 +145,7 @@ def test_a_route_goes_and_the_short_way_follows(
     link.publish(b"site/x/t", b"1.5", 2)
     assert [link.packet(PUBACK).mid for _ in range(2)] == [1, 2]
     replace(file, HEAD + ROUTE)
-    rig.until(lambda: "apply: 1, before" in caplog.text, "the routes of the file apply")
+    rig.until(lambda: ": 1 now apply, before" in caplog.text, "the routes of the file apply")
     link.publish(b"tidegate/v1/a/readings", b'{"values": {"t": 2}}', 3)
     link.publish(b"site/x/t", b"1.5", 4)
     assert [link.packet(PUBACK).mid for _ in range(2)] == [3, 4]

@@ -36,7 +36,7 @@ def test_no_new_connection_before_kafka_has_what_the_last_one_brought(scripted_b
         gateway_rig.service._session._reconnect._next_attempt_at = 0.0
         gateway_rig.pump()
     assert gateway_rig.service._session.closed, "each connection would add another window to Kafka's queue"
-    wanted = "waiting for Kafka to take 2 records before connecting again"
+    wanted = "waiting for Kafka to take 2 records before reconnecting"
     assert gateway_rig.service.healthy() == (False, wanted)
     gateway_rig.log.release()
     link = scripted_broker.accept()
@@ -130,7 +130,7 @@ def test_a_report_that_cannot_be_worked_on_begins_anew_instead_of_standing_still
         gateway_rig.log.fail_next("record")
         link.publish(TOPIC, native(1), 1)
         link.wait_closed()
-    assert "a report of topic telemetry.readings failed (RuntimeError: scripted)" in caplog.text
+    assert "a delivery report of topic telemetry.readings failed (RuntimeError: scripted)" in caplog.text
     link = scripted_broker.accept()
     link.handshake(session_present=True)
     link.publish(TOPIC, native(1), 1, dup=True)

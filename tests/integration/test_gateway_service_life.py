@@ -46,7 +46,7 @@ def test_a_kafka_that_does_not_answer_is_told_while_keepalive_goes_on(
     link.handshake()
     gateway_rig.log.hold()
     link.publish(TOPIC, native(1), 1)
-    gateway_rig.until(lambda: "waiting for Kafka to report 1 messages" in gateway_rig.service.status()["detail"])
+    gateway_rig.until(lambda: "waiting for Kafka to acknowledge 1 messages" in gateway_rig.service.status()["detail"])
     gateway_rig.log.release()
     assert link.packet(PUBACK).mid == 1
     gateway_rig.until(lambda: gateway_rig.service.healthy()[0])

@@ -104,14 +104,14 @@ def test_what_a_user_may_not_see_is_said_and_the_rest_is_told(
     wait_until(is_whole, what="a look at all of it")
 
     cluster.forbid(ResourceType.GROUP, LAND_GROUP, AclOperation.ALL)
-    samples = says(f"does not tell the monitor how far the group {LAND_GROUP} has read")
+    samples = says(f"cannot read the committed offsets of group {LAND_GROUP}")
     assert samples[LAG] == samples["tidegate_kafka_lag_seconds"] == []
-    assert "user may not describe that group" in seen(probe)[0]
+    assert "user may not describe the group" in seen(probe)[0]
     cluster.allow_all()
     wait_until(is_whole, what="a look at all of it again")
 
     cluster.forbid(ResourceType.TOPIC, DEAD_LETTERS, AclOperation.DESCRIBE)
-    samples = says(f"no topic {DEAD_LETTERS}")
+    samples = says(f"does not see topic {DEAD_LETTERS}")
     assert {labels[1] for labels, _ in samples[LAG]} == {READINGS}
     cluster.allow_all()
     wait_until(is_whole, what="a look at all of it again")
@@ -121,13 +121,13 @@ def test_a_user_who_may_read_no_record_or_no_setting_is_told_so(
     cluster: Cluster, probe: ClusterProbe, wait_until: Wait
 ) -> None:
     cluster.forbid(ResourceType.TOPIC, READINGS, AclOperation.READ)
-    wait_until(lambda: "no record of telemetry.readings" in seen(probe)[0], what="the refusal to be said")
+    wait_until(lambda: "cannot read records of telemetry.readings" in seen(probe)[0], what="the refusal to be said")
     cluster.allow_all()
     wait_until(lambda: not seen(probe)[0], what="a look at all of it")
     cluster.forbid(ResourceType.TOPIC, READINGS, AclOperation.DESCRIBE_CONFIGS)
     new = ClusterProbe(cluster.settings, lambda: [LAND_GROUP])
     try:
-        wait_until(lambda: f"how long it keeps {READINGS}" in seen(new)[0], what="the refusal to be said")
+        wait_until(lambda: f"cannot read the retention of {READINGS}" in seen(new)[0], what="the refusal to be said")
     finally:
         new.close()
 
@@ -136,8 +136,8 @@ def test_topics_that_are_not_made_yet_are_missed(new_kafka: Callable[[], Any], w
     settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=1)
     probe = ClusterProbe(settings, lambda: [LAND_GROUP])
     try:
-        wait_until(lambda: "And 1 more of that kind." in seen(probe)[0], what="both topics to be missed")
-        assert "it was not made" in seen(probe)[0]
+        wait_until(lambda: "And 1 more of this kind." in seen(probe)[0], what="both topics to be missed")
+        assert "it does not exist" in seen(probe)[0]
         ensure_topics(settings)
         wait_until(lambda: not seen(probe)[0], what="a look at all of it")
     finally:

@@ -97,8 +97,8 @@ def test_more_than_may_be_held_leaves_out_what_was_not_written_for_longest(
     with caplog.at_level(logging.WARNING):
         found = read_state(settings, topic=topic, max_bytes=500)
     assert [key for key, _value in found] == ["key-16", "key-17", "key-18", "key-19", "key-00"]
-    assert "16 times the key" in caplog.text
-    assert "1 records whose key is no text" in caplog.text
+    assert "16 times the least recently written key" in caplog.text
+    assert "1 records whose key is not UTF-8" in caplog.text
 
 
 def test_a_kafka_that_is_away_or_hangs_is_told_as_passing(
@@ -111,7 +111,7 @@ def test_a_kafka_that_is_away_or_hangs_is_told_as_passing(
     monkeypatch.setattr("ingest.state.end_offsets", lambda *_: {0: 1})
     kafka_server.hold()
     try:
-        with pytest.raises(RetryableError, match="is the broker up"):
+        with pytest.raises(RetryableError, match="check that the broker is up"):
             read_state(settings, topic=topic, stall_seconds=1.0)
     finally:
         kafka_server.let_go()

@@ -88,15 +88,15 @@ def test_each_setting_of_a_topic_of_others_is_changed(settings: KafkaSettings, u
         "unclean.leader.election.enable": "true",
     }  # fmt: skip
     assert change_topic(settings, unique_name, wanted) == [], "Kafka writes the same in its own form"
-    with pytest.raises(ConfigError, match=r"no setting 'retention.mss' of a topic.*Did you mean retention.ms\?"):
+    with pytest.raises(ConfigError, match=r"has no setting 'retention.mss'.*Did you mean retention.ms\?"):
         change_topic(settings, unique_name, {"retention.mss": "1"})
-    with pytest.raises(ConfigError, match=f"Kafka refuses this of topic {unique_name}"):
+    with pytest.raises(ConfigError, match=f"Kafka rejects these settings of topic {unique_name}"):
         change_topic(settings, unique_name, {"retention.ms": "soon"}, readers=[LAND_GROUP])
 
 
 def test_what_must_not_be_changed_is_refused(settings: KafkaSettings, topic: str, unique_name: str) -> None:
     wanted = retention_config(24, None)
-    with pytest.raises(FatalError, match="Kafka's own"):
+    with pytest.raises(FatalError, match="internal topic of Kafka"):
         change_topic(settings, "__consumer_offsets", wanted)
     with pytest.raises(FatalError, match="is not one of Tidegate's"):
         settings_config(settings, unique_name)
@@ -111,7 +111,7 @@ def test_what_must_not_be_changed_is_refused(settings: KafkaSettings, topic: str
         change_topic(settings, stream_topic(f"none-{unique_name}"), wanted)
     before = config_of(settings, topic)
     for dry_run in (True, False):
-        with pytest.raises(ConfigError, match=f"Kafka refuses this of topic {topic}"):
+        with pytest.raises(ConfigError, match=f"Kafka rejects these settings of topic {topic}"):
             change_topic(settings, topic, {"retention.ms": "-5"}, dry_run=dry_run)
     assert config_of(settings, topic) == before
 

@@ -244,7 +244,7 @@ def test_follow_looks_again_until_somebody_pages(open_topic: Any, scripted_page:
 
 
 def test_a_kafka_that_is_slow_or_silent_is_said_and_what_is_shown_stays(open_tab: Any, scripted_page: Any) -> None:
-    kafka, sentence = scripted_page.kafka, "Kafka at 127.0.0.1:9092 does not answer in time: is it up?"
+    kafka, sentence = scripted_page.kafka, "Kafka at 127.0.0.1:9092 does not answer in time: check that it is up"
     kafka.gate.clear()
     tab = open_tab(TOPIC)
     tab.page.wait_for_selector("text=Reading records …")

@@ -139,7 +139,7 @@ def test_wrong_settings_are_final_and_the_sentence_is_shown(make_part: Callable[
         (SILENT, True),
         ("the gateway's loop has not turned for 150 s", True),
         ("stalled: no batch for 61 s", True),
-        ("waiting for Kafka to report 5 messages", False),
+        ("waiting for Kafka to acknowledge 5 messages", False),
         ("Kafka at 127.0.0.1:9092 does not answer", False),
         ("no reading read back for 90 s", False),
         ("starting Spark", False),

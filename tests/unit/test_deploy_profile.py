@@ -77,9 +77,7 @@ def test_show_says_which_and_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["profile", "show", "soil-1", "--config", "tidegate.toml"]) == 0
     captured = capsys.readouterr()
     assert "soil-1 (not registered): profile soil@3, by pattern soil-*" in captured.out
-    assert (
-        "t: a number of at most 60 °C; required; in °F where the payload names no unit; converted to °C" in captured.out
-    )
+    assert "t: a number of at most 60 °C; required; in °F if the payload names no unit; converted to °C" in captured.out
     assert "reject: out_of_range; salvage: wrong_type" in captured.out
     assert "Less specific: all@1 by pattern *" in captured.err
     assert run(["profile", "show", "x", "--config", "tidegate.toml"]) == 0

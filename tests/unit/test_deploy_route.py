@@ -69,7 +69,7 @@ def test_no_route_says_why_and_what_is_nearest(config: Path, capsys: Captured) -
     assert (code, found["outcome"], found["reason"], found["route"]) == (1, "dead_letter", "no_route", None)
     assert "preset tasmota number 1 (tele/{device}/SENSOR): segment 3 is 'SENSR', not 'SENSOR'" in found["suggestion"]
     _code, found = explain(config, capsys, "plant/7/temperature/x", "1")
-    assert found["tried"][0]["why"] == "the topic goes on behind the filter's 3 segments"
+    assert found["tried"][0]["why"] == "the topic has more than the filter's 3 segments"
     _code, found = explain(config, capsys, "plant/7", "1")
     assert found["tried"][0]["why"] == "the topic ends before segment 3 (temperature)"
     _code, found = explain(config, capsys, "x", "1")
@@ -83,7 +83,7 @@ def test_a_route_that_asks_something_of_the_payload(config: Path, capsys: Captur
     code, found = explain(config, capsys, "plant/7/state", "21.5")
     assert (code, found["reason"], found["route"]) == (1, "no_route", None)
     [_other, tried] = found["tried"]
-    assert (tried["topic"], tried["why"]) == (True, "the payload does not fit: wanted payload = on*")
+    assert (tried["topic"], tried["why"]) == (True, "the payload does not match: wanted payload = on*")
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_for_people_it_is_a_short_page(config: Path, capsys: Captured) -> None:
     assert run(["route", "test", "plant/7/x", "1", "--config", str(config)]) == 1
     out = capsys.readouterr().out
     assert "dead letter, no_route" in out
-    assert "tried     [[routes]] number 2 (plant/{line}/+): the payload does not fit" in out
+    assert "tried     [[routes]] number 2 (plant/{line}/+): the payload does not match" in out
 
 
 def test_a_wrong_route_is_a_configuration_fault(tmp_path: Path, capsys: Captured) -> None:

@@ -127,7 +127,7 @@ def test_a_draft_in_doubt_is_shown_and_not_written(tmp_path: Path, capsys: Captu
     file.write_text(f'hut/dev-1 {groups}\nlab/kiln-4 {{"t": 21.5}}\n', encoding="utf-8")
     assert run(["route", "suggest", "--file", str(file), "--write", str(target), "--yes"]) == 0
     shown = capsys.readouterr()
-    assert "doubt     2 values of one message are called in at one time" in shown.out
+    assert "doubt     2 values of one message have the name in and the same time" in shown.out
     assert "1 of 2 drafts need an edit" in shown.err
     assert "hut" not in target.read_text("utf-8")
     assert 'filter = "lab/{device}"' in target.read_text("utf-8")

@@ -67,7 +67,7 @@ def test_environment_takes_lists_and_tables_as_json() -> None:
         ('[mappings.m]\nformat = "csv"\n', [": mappings.m.format.kind: wanted 'json', 'ndjson',"]),
         (
             '[[routes]]\nfilter = "a"\nmapping = { extends = "rtl433" }\n',
-            ["extends 'rtl433', which names no mapping; did you mean 'rtl_433'?"],
+            ["extends 'rtl433', but no mapping has that name; did you mean 'rtl_433'?"],
         ),
         ('[mappings.m.numbers]\nv = { scale = "x" }\n', [": mappings.m.numbers.v.scale: 'x' is not a factor"]),
         (

@@ -98,7 +98,7 @@ def test_partitions_that_need_somebody_are_named_with_the_brokers_that_are_missi
     topic = TopicSight("telemetry.readings", ill, KEPT)
     assert topic.problems() == [
         "partition 1 has 2 of 3 replicas in sync (missing brokers: 3)",
-        "partition 2 has 1 of 3 replicas in sync, 2 are wanted: Kafka refuses its records (missing brokers: 2, 3)",
+        "partition 2 has 1 of 3 replicas in sync, needs 2: Kafka refuses its records (missing brokers: 2, 3)",
         "partition 3 has no leader, so nobody can read or write it (missing brokers: 1, 2)",
     ]
     lines = topic_lines([topic_dict(topic, None, is_own=True)])
@@ -147,5 +147,5 @@ def test_settings_that_a_user_may_not_read_are_not_the_defaults() -> None:
     topic = {**topic_dict(sight, None, is_own=False), "by_partition": [], "settings": None}
     lines = describe_lines(topic)
     assert "  not known: this user may not read them; grant it DESCRIBE_CONFIGS on the topic" in lines
-    assert lines[-1] == "partition 0 has no offsets here: its leader, broker 3, does not answer"
+    assert lines[-1] == "partition 0 shows no offsets: its leader, broker 3, does not answer"
     assert "  none: all are the broker's defaults" in describe_lines({**topic, "settings": {}})

@@ -99,18 +99,18 @@ def test_ours_win_by_name(install: Install) -> None:
             "import no_such_module",
             "acme_decoders:decode",
             "decoder 'acme' (acme_decoders:decode) cannot be loaded: No module named 'no_such_module'; "
-            "mend or remove its package",
+            "fix or remove its package",
         ),
         (
             GOOD,
             "acme_decoders:decod",
             "decoder 'acme' (acme_decoders:decod) cannot be loaded: module 'acme_decoders' has no attribute 'decod'; "
-            "mend or remove its package",
+            "fix or remove its package",
         ),
         (
             GOOD,
             "acme_decoders:number",
-            "decoder 'acme' (acme_decoders:number) is no function (payload, match, limits, received_us)",
+            "decoder 'acme' (acme_decoders:number) is not a function (payload, match, limits, received_us)",
         ),
     ],
 )

@@ -111,7 +111,7 @@ class TestRoom:
             tell(full, f"x{number}")
         assert tell(full, "new")[-1] == ("new", b"." * 100)
         assert sum(full.get(key) is not None for key in ("c", *(f"x{n}" for n in range(1000)))) == 3
-        assert caplog.text.count("ever new names") == 1
+        assert caplog.text.count("making up new names") == 1
 
     def test_what_a_message_that_may_come_again_was_about_stays(self, full: DecoderState) -> None:
         full.window_messages = 5

@@ -97,7 +97,7 @@ def test_it_is_read_anew_and_a_bad_one_changes_nothing(tmp_path: Path, caplog: p
     assert not settle(registry)
     add_device(file, "b", profile="pump")
     assert not settle(registry), "no profile of that name yet"
-    assert registry.refused == "device b names profile pump, which no file of the folder has"
+    assert registry.refused == "device b names profile pump, but no file of the folder has that profile"
     assert set(registry.devices) == {"a"}
     add_device(file, "b")
     assert settle(registry)

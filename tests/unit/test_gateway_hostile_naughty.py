@@ -295,7 +295,7 @@ def test_no_log_line_holds_what_would_forge_or_break_one() -> None:
         gate._decoders = dict.fromkeys(gate._decoders, broken)
         assert gate.decide(Message(1, 1, NOW_US, NATIVE.encode(), b"x")).rejected == "internal_error"
     written = stderr.getvalue()
-    assert "a decoder failed on message 1" in written
+    assert "A decoder failed on message 1" in written
     assert not CONTROL.search(written)
     for line in written.splitlines():
         assert BEGINNING.match(line), line

@@ -66,19 +66,19 @@ def test_the_step_for_a_shipped_mapping_is_a_route_that_extends_it() -> None:
     _, fields = left_out(compile_routes((), LIMITS), topic, document)
     step = keep_step(fields["bs"], "bs", NONE)
     assert step is not None
-    assert '`extends = "owntracks"`; there leave `"bs"` out of `skip` of its case 1' in step
+    assert '`extends = "owntracks"`; in it, leave `"bs"` out of `skip` of its case 1' in step
     assert "`tidegate route show owntracks`" in step
     chosen = compile_routes((), LIMITS)
     status = next(route for route in chosen.routes if route.settings.mapping == "chirpstack-status")
     assert '`keep = ["...", "rssi"]`' in str(keep_step(status, "rssi", NONE))
     decoded = next(route for route in chosen.routes if route.settings.mapping == "chirpstack")
     assert keep_step(decoded, "Node_type", NONE) == (
-        'Write a table `[vendors.dragino]` that has `extends = "dragino"`; there leave `"Node_type"` out of `skip`.'
+        'Write a table `[vendors.dragino]` with `extends = "dragino"`; in it, leave `"Node_type"` out of `skip`.'
     )
     own_one = OwnVendors({"dragino": VendorSettings(extends="dragino", text=("x",))})
-    assert keep_step(decoded, "y", own_one) == 'In `[vendors.dragino]` add `"y"` to `text`.'
+    assert keep_step(decoded, "y", own_one) == 'In `[vendors.dragino]`, add `"y"` to `text`.'
     named = own("owntracks").routes[0]
-    assert str(keep_step(named, "bs", NONE)).startswith(f'In {OWN} write a mapping that has `extends = "owntracks"`')
+    assert str(keep_step(named, "bs", NONE)).startswith(f'In {OWN}, write a mapping that has `extends = "owntracks"`')
 
 
 @pytest.mark.parametrize("field", ["tidegate erase a", "x`y`", "x\n", "ü" * 70, '"', ""])

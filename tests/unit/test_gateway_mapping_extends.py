@@ -108,9 +108,9 @@ def test_mappings_that_extend_each_other_are_refused(names: list[str]) -> None:
 @pytest.mark.parametrize(
     ("settings", "wanted"),
     [
-        ({"extends": "rtl_443"}, "extends 'rtl_443', which names no mapping; did you mean 'rtl_433'?"),
-        ({"skip": ["...", "x"]}, '"..." in skip is for what a mapping inherits'),
-        ({"extends": "rtl_433", "skip": ["...", "..."]}, "write it once"),
+        ({"extends": "rtl_443"}, "extends 'rtl_443', but no mapping has that name; did you mean 'rtl_433'?"),
+        ({"skip": ["...", "x"]}, '"..." in skip stands for inherited entries'),
+        ({"extends": "rtl_433", "skip": ["...", "..."]}, "only once"),
     ],
 )
 def test_wrong_variants_are_refused_in_words(settings: dict[str, Any], wanted: str) -> None:

@@ -275,14 +275,14 @@ def test_wrong_settings_are_refused_in_words(toml: str, wanted: str) -> None:
 @pytest.mark.parametrize(
     ("toml", "wanted"),
     [
-        ('inside = { "a..b" = "json" }', "is no path"),
+        ('inside = { "a..b" = "json" }', "is not a path"),
         ('items = "vals[]."', "nothing follows the last dot"),
-        ('rename = { v = "{.n" }', "has a brace without its other half"),
-        ('prefix = ".n}"', "has a brace without its other half"),
-        ('message_id = "{.a|0}"', "how many characters, 1 to 99"),
-        ('message_id = "{.a|b}"', "how many characters, 1 to 99"),
-        ('items = "^.a"', "^ stands only in templates, times and units"),
-        ('quality = { path = "a[]", good = ["1"] }', "* and [] stand only in `items` and `inside`"),
+        ('rename = { v = "{.n" }', "has an unmatched brace"),
+        ('prefix = ".n}"', "has an unmatched brace"),
+        ('message_id = "{.a|0}"', "a number of characters, 1 to 99"),
+        ('message_id = "{.a|b}"', "a number of characters, 1 to 99"),
+        ('items = "^.a"', "^ is only allowed in templates, times and units"),
+        ('quality = { path = "a[]", good = ["1"] }', "* and [] are only allowed in `items` and `inside`"),
     ],
 )
 def test_wrong_paths_are_refused_in_words(toml: str, wanted: str) -> None:

@@ -99,7 +99,7 @@ def test_the_payload_is_in_the_first_letter_and_the_rest_is_a_count_in_the_last(
     assert {kept(letter) for letter in others} == {b""}
     assert {letter.payload_sha256 for letter in others} == {hashlib.sha256(said.payload).hexdigest()}
     assert all(letter.partial for letter in (first, *others))
-    assert others[-1].got == f"{DEVICES - MAX_PARTS + 1} more parts refused"
+    assert others[-1].got == f"{DEVICES - MAX_PARTS + 1} more parts rejected"
     assert outcome.parts == [Reason.BAD_DEVICE_ID] * DEVICES
 
 
@@ -115,7 +115,7 @@ def test_letters_of_parts_and_of_devices_have_one_bound() -> None:
     outcome = decide(message({f"d{n}": [{"t": 1}, *bad] for n in range(4)}))
     records = [record.topic for record in outcome.records]
     assert (records.count(READINGS), records.count(DEAD_LETTERS)) == (4, MAX_PARTS)
-    assert letters_of(outcome)[-1].got == "141 more parts refused"
+    assert letters_of(outcome)[-1].got == "141 more parts rejected"
     assert len(outcome.parts) == 240
 
 
@@ -141,7 +141,7 @@ def test_a_long_topic_is_not_repeated_for_a_hundred_parts() -> None:
     outcome = decide(message(pack(1, refused=300), LONG_TOPIC), SENML)
     letters = letters_of(outcome)
     assert len(letters) == 17
-    assert letters[-1].got == "284 more parts refused"
+    assert letters[-1].got == "284 more parts rejected"
     assert len(outcome.parts) == 300
 
 
@@ -161,7 +161,7 @@ def test_each_device_is_told_where_all_are_refused() -> None:
     outcome = decide(said)
     [letter] = letters_of(outcome)
     assert (letter.device, letter.partial, kept(letter)) == ("a", False, said.payload)
-    assert (letter.got or "").startswith("3 devices refused; of the first: ")
+    assert (letter.got or "").startswith("3 devices rejected; the first: ")
     receipts = receipts_of(outcome)
     assert set(receipts) == {f"tidegate/receipts/{name}" for name in "abc"}
     assert all("devices" not in receipt["got"] for receipt in receipts.values()), "a device hears of itself"
@@ -170,7 +170,7 @@ def test_each_device_is_told_where_all_are_refused() -> None:
 
 def test_one_refused_device_is_not_told_of_several() -> None:
     [letter] = letters_of(decide(message({"a": BAD_TIME})))
-    assert "devices refused" not in (letter.got or "")
+    assert "devices rejected" not in (letter.got or "")
 
 
 @pytest.mark.parametrize("others", [[{"t": 1}], BAD_TIME], ids=["beside good ones", "of refused ones"])

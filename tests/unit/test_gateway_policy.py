@@ -305,11 +305,11 @@ def test_without_settings_nothing_is_asked() -> None:
         (
             {},
             [RouteSettings(filter="a", profile="p")],
-            "a route names profile 'p', but gateway.profiles names no folder",
+            "a route names profile 'p', but gateway.profiles is not set to a folder",
         ),
         ({"unregistered": "refuse"}, [], 'gateway.unregistered = "refuse" needs gateway.device_registry'),
-        ({"profiles": "nowhere"}, [], "nowhere: the folder of profiles cannot be read"),
-        ({"device_registry": "nowhere"}, [], "nowhere: the registry of devices cannot be read"),
+        ({"profiles": "nowhere"}, [], "nowhere: cannot read the folder of profiles"),
+        ({"device_registry": "nowhere"}, [], "nowhere: cannot read the device registry"),
     ],
 )
 def test_settings_that_contradict_are_told(values: dict[str, Any], routes: list[RouteSettings], told: str) -> None:
@@ -320,7 +320,7 @@ def test_settings_that_contradict_are_told(values: dict[str, Any], routes: list[
 def test_a_registered_device_whose_profile_is_not_there_is_told(tmp_path: Path) -> None:
     file = tmp_path / "devices.jsonl"
     add_device(file, "a", profile="p")
-    with pytest.raises(ConfigError, match="device a names profile p, which no file of the folder has"):
+    with pytest.raises(ConfigError, match="device a names profile p, but no file of the folder has that profile"):
         make_policy(GatewaySettings(device_registry=str(file)))
 
 

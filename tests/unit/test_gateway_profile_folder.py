@@ -105,14 +105,14 @@ def test_at_start_every_fault_is_told_at_once(path: Path, caplog: pytest.LogCapt
     told = str(caught.value)
     assert "bad.toml: not valid TOML" in told
     assert "worse.toml: unknown key metrics.t.maxx; did you mean max?" in told
-    assert "a route names profile 'named', and no file here has it" in told
+    assert "a route names profile 'named', but no file here has it" in told
     assert len(told.splitlines()) == 3
     assert set(ProfileFolder(path, strict=False).refused) == {"bad.toml", "worse.toml"}
     assert not caplog.records, "by who started it, not by the log too"
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nowhere: the folder of profiles cannot be read"):
+    with pytest.raises(ConfigError, match="nowhere: cannot read the folder of profiles"):
         ProfileFolder(tmp_path / "nowhere")
 
 
@@ -164,7 +164,7 @@ def test_a_bad_file_is_refused_once_and_the_old_one_stays(path: Path, caplog: py
         settle(folder)
     assert (held(folder), held(folder, "other")) == ("p@1", "good@1")
     [error] = [record.message for record in caplog.records if record.levelno == logging.ERROR]
-    assert "p.toml is refused, what applied before stays: metrics is missing" in error
+    assert "p.toml. Its previous content stays in use: metrics is missing" in error
     assert set(folder.refused) == {"p.toml"}
     (path / "p.toml").write_text(text(version=2))
     assert settle(folder)
@@ -289,12 +289,12 @@ def test_what_is_no_regular_file_or_far_too_large_blocks_nothing(path: Path, tmp
     folder = ProfileFolder(path, strict=False)
     assert held(folder) == "p@1"
     assert held(folder, "other") == "linked@1"
-    assert "no regular file" in folder.refused["pipe.toml"]
-    assert "no regular file" in folder.refused["disk.toml"]
+    assert "not a regular file" in folder.refused["pipe.toml"]
+    assert "not a regular file" in folder.refused["disk.toml"]
     assert "50000000000 bytes; wanted at most" in folder.refused["large.toml"]
     assert set(folder.refused) == {"pipe.toml", "folder.toml", "disk.toml", "large.toml"}
     assert not settle(folder), "told once, looked at once"
     (path / "p.toml").unlink()
     os.mkfifo(path / "p.toml")
     settle(folder)
-    assert held(folder) == "p@1", "what applied before stays"
+    assert held(folder) == "p@1", "the previous content stays in use"

@@ -79,9 +79,9 @@ def test_the_largest_number_is_read_and_a_longer_one_is_cut_to_64_bits() -> None
         ("08", "the number at byte 1 is cut off"),
         ("0896", "the number at byte 1 is cut off"),
         ("08" + "80" * 10, "the number at byte 1 is longer than 10 bytes"),
-        ("1207746573", "field 2 at byte 0 wants 7 bytes where 3 are left"),
-        ("12ffffffffffffffff7f00", "field 2 at byte 0 wants 9223372036854775807 bytes where 1 are left"),
-        ("0d0000", "field 1 at byte 0 wants 4 bytes where 2 are left"),
+        ("1207746573", "field 2 at byte 0 needs 7 bytes, but 3 are left"),
+        ("12ffffffffffffffff7f00", "field 2 at byte 0 needs 9223372036854775807 bytes, but 1 are left"),
+        ("0d0000", "field 1 at byte 0 needs 4 bytes, but 2 are left"),
         ("0b", "a group at byte 0"),
         ("0801" + "0f", "wire type 7 at byte 2"),
         ("00", "field number 0 at byte 0"),
@@ -99,9 +99,9 @@ def test_a_field_of_another_type_is_refused() -> None:
     for read in (as_float, as_double, as_bytes, as_text):
         with pytest.raises(BadProtobuf, match="field 3 has wire type 0"):
             read(number)
-    with pytest.raises(BadProtobuf, match="field 3 has wire type 2 where a number"):
+    with pytest.raises(BadProtobuf, match="field 3 has wire type 2, but a number"):
         as_int(text)
-    with pytest.raises(BadProtobuf, match="no UTF-8 text: byte 0xff at 0"):
+    with pytest.raises(BadProtobuf, match="not UTF-8 text: byte 0xff at 0"):
         as_text(text)
     assert as_text((3, WIRE_BYTES, "µ".encode())) == "µ"
 

@@ -103,7 +103,7 @@ def test_the_tests_in_the_folder_and_unknown_names_are_no_decoders(folder: Path)
         (b"sysexit", "its process ended"),
         (b"hang", "it took more than 1 s (gateway.decoder_seconds) and was ended"),
         (b"odd", "its answer is neither"),
-        (b"set", "the answer holds a set, which is no JSON"),
+        (b"set", "the answer holds a set, which is not JSON"),
         (b"memory", "MemoryError"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_decoder_that_cannot_go_on_is_not_started_for_each_message(
     found = [decide("raw/d1/x", b"\x0a") for _ in range(20)]
     assert {each["outcome"] for each in found} == {"dead_letter"}
     assert said in found[0]["got"]
-    assert "rests" in found[-1]["got"]
+    assert "paused" in found[-1]["got"]
     assert said in found[-1]["got"], "a dead letter says why, also while it rests"
     assert len(starts) <= 3
     (folder / "tenths.py").write_text(GOOD, "utf-8")
@@ -202,7 +202,7 @@ def test_a_decoder_that_hangs_again_and_again_rests(
 ) -> None:
     monkeypatch.setattr(python_file, "LOOK_SECONDS", 0.0)
     assert [decide("bad/d1", b"hang")["outcome"] for _ in range(3)] == ["dead_letter"] * 3
-    assert "rests" in decide("bad/d1", b"good")["got"]
+    assert "paused" in decide("bad/d1", b"good")["got"]
     # Another content may be the correction.
     (folder / "faulty.py").write_text(FAULTS + "\n# corrected\n", "utf-8")
     assert decide("bad/d1", b"good")["outcome"] == "reading"

@@ -162,9 +162,9 @@ def test_what_is_now_ignored_by_rule_is_no_reading() -> None:
     ("change", "why"),
     [
         ({"payload": b"2"}, "only 1 of its 4 bytes"),
-        ({"stage": "stream"}, "never was an MQTT message"),
+        ({"stage": "stream"}, "was never an MQTT message"),
         ({"topic": None}, "names no MQTT topic"),
-        ({"reason": "bad_encoding", "path": "topic"}, "topic is no text"),
+        ({"reason": "bad_encoding", "path": "topic"}, "topic is not UTF-8"),
     ],
 )
 def test_what_cannot_be_judged_is_skipped_with_the_reason(change: dict[str, Any], why: str) -> None:

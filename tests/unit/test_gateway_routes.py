@@ -108,7 +108,7 @@ def test_presets_stand_behind_the_settings_and_can_be_left_out() -> None:
 
 
 def test_a_preset_that_does_not_exist_is_named() -> None:
-    with pytest.raises(ConfigError, match="'tasmoto' names no shipped format; did you mean 'tasmota'"):
+    with pytest.raises(ConfigError, match="no shipped format matches 'tasmoto'; did you mean 'tasmota'"):
         compile_routes((), GatewaySettings(presets=("tasmoto",)))
 
 
@@ -188,7 +188,7 @@ def test_a_zone_of_the_gateway_stands_in_where_a_route_names_none() -> None:
         ({"filter": "a", "mapping": {"device": "{x}"}}, ["number 1 (a)", "segment {x}"]),
         ({"filter": "a/{b}", "only": {"c": "x"}}, ["only names c", "it names: {b}"]),
         ({"filter": "a/{b}", "metric": "{c}"}, ["metric names {c}"]),
-        ({"filter": "a/{b#}/c"}, ["filter is no topic filter"]),
+        ({"filter": "a/{b#}/c"}, ["invalid topic filter"]),
     ],
 )
 def test_wrong_mappings_and_conditions_are_told(route: dict[str, object], words: list[str]) -> None:

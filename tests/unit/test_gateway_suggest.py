@@ -263,7 +263,7 @@ def test_a_quality_that_says_good_is_asked_of_each_value_from_then_on() -> None:
     assert [reading[1] for reading in readings(one)] == ["press", "oven"]
     [odd] = propose(("gw", {"values": [{"id": "press", "v": 1, "q": 3, "t": 1_795_890_000_000}]}))
     assert "quality" not in odd.draft.mapping
-    assert any("q is not judged" in note for note in odd.draft.notes)
+    assert any("q is not used" in note for note in odd.draft.notes)
 
 
 def test_objects_that_are_one_reading_each_with_units_and_times_of_their_own() -> None:

@@ -81,7 +81,7 @@ def test_values_that_share_a_name_are_a_doubt() -> None:
     found = propose(("hut/dev-1", {"ts": AT_S, "groups": groups}))
     assert not found.works
     assert found.draft.doubts == [
-        "2 values of one message are called in at one time: give each a name of its own (`prefix` or `rename`)"
+        "2 values of one message have the name in and the same time: give each its own name (`prefix` or `rename`)"
     ]
 
 
@@ -156,7 +156,7 @@ def test_a_unit_is_only_of_the_value_that_it_is_of() -> None:
         ("site/s-1", {"flow": {"refresh": 3, "unit": "kW", "grid": {"power": 1.5}, "load": {"power": 2.5}}})
     )
     assert [one["unit"] for message in unclear.decoded for one in message["readings"]] == [None, None, None]
-    assert ("flow.unit", "is a unit, and nobody says of which value") in unclear.draft.left_out
+    assert ("flow.unit", "is the unit of an unknown value") in unclear.draft.left_out
 
 
 @pytest.mark.parametrize("key", ["node", "id", "serial", "name"])
@@ -251,7 +251,7 @@ def test_a_bad_quality_in_a_sample_is_refused_and_the_draft_is_right() -> None:
     assert broken.works
     assert metrics(broken) == [("level", 1.5)]
     unknown = propose(("io/dev-1", {"ts": AT_S, "Tags": {"AI1": {"V": 4.123, "Q": 17}, "AI2": {"V": 0.0, "Q": 3}}}))
-    assert any("is not judged" in note for note in unknown.draft.notes)
+    assert any("is not used" in note for note in unknown.draft.notes)
 
 
 def test_json_that_is_written_as_json_once_more_is_read() -> None:

@@ -112,8 +112,8 @@ def test_what_does_not_fit_the_format_is_refused(text: Any, how: str) -> None:
         ("%d.%m.%Y %I:%M", "an hour"),
         ("%d.%m.%Y %d %H:%M", "twice"),
         ("%d.%m.%Y %b %H:%M", "twice"),
-        ("%q %d.%m.%Y %H:%M", "no directive"),
-        ("%d.%m.%Y %H:%M %", "at the end"),
+        ("%q %d.%m.%Y %H:%M", "not a directive"),
+        ("%d.%m.%Y %H:%M %", "a % without a letter"),
     ],
 )
 def test_a_format_that_says_no_instant_is_refused_at_start(how: str, told: str) -> None:

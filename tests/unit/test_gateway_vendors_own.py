@@ -126,8 +126,8 @@ def test_a_fault_names_file_key_and_suggestion(tmp_path: Path, text: str, wanted
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ('[vendors.acme]\nextends = "dragimo"\n', "extends 'dragimo', which names no vendor; did you mean 'dragino'"),
-        ('[vendors.a]\nextends = "b"\n[vendors.b]\nextends = "a"\n', "[vendors.a]: extends 'a', which leads back to it"),
+        ('[vendors.acme]\nextends = "dragimo"\n', "extends 'dragimo', but no vendor has that name; did you mean 'dragino'"),
+        ('[vendors.a]\nextends = "b"\n[vendors.b]\nextends = "a"\n', "[vendors.a]: extends 'a', but that leads back to it"),
         ('[vendors.acme]\nitems = ["a["]\n', "[vendors.acme]: "),
         ('[vendors.acme]\nrename = { t = "{room}" }\n', "[vendors.acme]: prefix or rename '{room}' needs the segment {room}"),
         (ACME + '[[routes]]\nfilter = "x"\nmapping = { vendors = ["akme"] }\n', "known: acme, decentlab, dragino"),

@@ -60,7 +60,7 @@ def test_more_copies_than_brokers_are_refused_by_their_number_and_both_places_th
     monkeypatch.setattr("ingest.topic_setup.partition_counts", lambda *_: {})
     monkeypatch.setattr("ingest.topic_setup.admin_client", lambda _settings: OneBroker())
     settings = KafkaSettings(replication=5)
-    wanted = "with 5 copies: 1 broker. Give --replication, or kafka.replication in the settings, the number of brokers"
+    wanted = "with 5 copies: 1 broker. Set --replication, or kafka.replication in the settings, to at most the number of brokers"
     for make in (lambda: ensure_topics(settings), lambda: create_topic(settings, "t", partitions=1)):
         with pytest.raises(ConfigError, match=wanted) as fault:
             make()

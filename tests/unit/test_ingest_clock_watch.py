@@ -72,5 +72,5 @@ def test_without_new_records_nothing_is_claimed() -> None:
 
 def test_a_clock_that_was_never_set_is_refused_with_the_next_step() -> None:
     refuse_unset_clock(lambda: YEAR_2000_S)
-    with pytest.raises(FatalError, match=r"before 2000.*Set the clock.*the broker keeps"):
+    with pytest.raises(FatalError, match=r"before 2000.*Set the clock.*The broker keeps"):
         refuse_unset_clock(lambda: 86_400.0)

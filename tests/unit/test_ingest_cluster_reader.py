@@ -78,5 +78,5 @@ def test_a_leader_that_hangs_leaves_the_other_leaders(reader: Reader) -> None:
 
 
 def test_leaders_that_all_hang_are_no_answer(reader: Reader) -> None:
-    with pytest.raises(RetryableError, match="does not tell its offsets"):
+    with pytest.raises(RetryableError, match="does not return offsets"):
         known(reader({("a", 0): KafkaError._TIMED_OUT, ("b", 1): KafkaError._TRANSPORT}))

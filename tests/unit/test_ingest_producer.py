@@ -44,7 +44,7 @@ def test_a_fatal_error_of_any_code_is_fatal() -> None:
 
 def test_a_size_refused_although_the_limit_is_known_is_tried_again_with_a_writer_that_reads_it_again() -> None:
     error = classify(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), "t", 500_000, KNOWN)
-    assert (error.kind, "look who lowered" in error.text) == ("retriable", True)
+    assert (error.kind, "find out who lowered" in error.text) == ("retriable", True)
 
 
 @given(

@@ -85,7 +85,7 @@ def places(at: int) -> list[tuple[int, int]]:
 
 @pytest.mark.usefixtures("two_partitions")
 def test_an_offset_that_no_partition_has_yet_is_refused() -> None:
-    with pytest.raises(UnavailableError, match=r"no offset 10 yet, it ends at \[0\] at 4, \[1\] at 9"):
+    with pytest.raises(UnavailableError, match=r"no offset 10 yet; it ends at \[0\] at 4, \[1\] at 9"):
         places(10)
     assert places(9) == [(0, 9), (1, 9)], "what comes in the shorter one until then was not asked for"
     assert places(1)[0] == (0, 2), "retention removed what was before"

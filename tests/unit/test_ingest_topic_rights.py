@@ -116,7 +116,7 @@ def test_a_topic_that_kafka_hides_is_not_the_same_as_none(answer: Callable[[int]
     answer(TOPIC)
     hidden = no_topic(SETTINGS, "t", ["tt"])
     assert isinstance(hidden, MissingRightError)
-    assert "has no topic t, or its user guest may not see it. Did you mean tt?" in str(hidden)
+    assert "has no topic t, or user guest may not see it. Did you mean tt?" in str(hidden)
     for code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT):
         answer(code)
         none = no_topic(SETTINGS, "t", ["tt"])
