@@ -87,7 +87,12 @@ LEDGER: Final = Table(
         Column("duplicate", "bigint", "Messages that the landing found already stored.", nullable=False),
         Column("gap", "bigint", "Messages missing between sequence numbers.", nullable=False),
         Column("reordered", "bigint", "Messages that arrived after a later one.", nullable=False),
-        Column("late", "bigint", "Stored messages with a reading older than the allowed lateness.", nullable=False),
+        Column(
+            "late",
+            "bigint",
+            "Stored messages with a reading that was older than stream.watermark_delay_seconds when received.",
+            nullable=False,
+        ),
         Column("updated_at", "timestamp", "Time of the last write of this row (UTC).", nullable=False),
         Column("date", "date", "UTC day of minute; the table is partitioned by it.", nullable=False),
         Column(

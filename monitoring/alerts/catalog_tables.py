@@ -30,7 +30,8 @@ TABLES: Final = (
         for_seconds=120,
         unit="ratio",
         summary="More than one stored message in twenty was late",
-        text="{value} of the messages stored in the last hour held a reading older than the allowed lateness.",
+        text="{value} of the messages stored in the last hour held a reading that was older than "
+        "`stream.watermark_delay_seconds` when received.",
         impact="Final windows are corrected afterwards. A program that read them before has other figures.",
         causes=(
             "Devices keep readings while they are offline and send them later.",
