@@ -11,12 +11,12 @@ from typing import Any, Final
 __all__ = ["TAKES_CONFIG", "TAKES_DATA", "CommandLine", "command_name", "of_data", "of_options"]
 
 _BOTH: Final = frozenset(
-    {"audit", "correct", "device", "dlq", "doctor", "erase", "groups", "maintain", "produce", "profile", "repair", "rewind",
-     "route", "sql", "status", "streams", "tables", "tail", "topics", "trace"}
+    {"audit", "correct", "device", "dlq", "doctor", "erase", "export", "groups", "maintain", "produce", "profile", "repair",
+     "rewind", "route", "sql", "status", "streams", "tables", "tail", "topics", "trace"}
 )  # fmt: skip
 TAKES_DATA: Final = _BOTH | {"down", "logs", "up"}
 """First words of commands that find an embedded run by `--data`."""
-TAKES_CONFIG: Final = _BOTH | {"alerts", "canary", "gateway", "make-topics", "monitor", "stream"}
+TAKES_CONFIG: Final = _BOTH | {"alerts", "canary", "decode", "gateway", "make-topics", "monitor", "stream"}
 """First words of commands that read a pipeline's settings by `--config`."""
 _COMMAND: Final = re.compile(r"`tidegate (([a-z-]+)[^`]*)`")
 _PLACEHOLDER: Final = re.compile(r" --config (?:FILE|…)")

@@ -11,6 +11,8 @@ from deploy.command_line import TAKES_CONFIG, TAKES_DATA, CommandLine, of_data
 
 EMBEDDED = {("route", "apply")}
 """Changes an embedded run alone; the settings file is its argument."""
+OTHERS = {"--data": {"cluster"}, "--config": {"up"}}
+"""First words whose option means something else: the folder of a cluster, and the settings of a new embedded run."""
 DATA = CommandLine("./tidegate", "--data '/srv/a b'")
 CONFIG = CommandLine("tidegate", "--config /etc/tidegate.toml")
 
@@ -76,3 +78,13 @@ def test_every_command_takes_what_it_is_given() -> None:
     for words, options in found:
         assert words[0] not in TAKES_DATA or "--data" in options, words
         assert words[0] not in TAKES_CONFIG or "--config" in options or words in EMBEDDED, words
+
+
+@pytest.mark.parametrize(("option", "listed"), [("--data", TAKES_DATA), ("--config", TAKES_CONFIG)])
+def test_every_command_with_such_an_option_is_listed(option: str, listed: frozenset[str]) -> None:
+    taking: dict[str, bool] = {}
+    for words, options in _commands(typer.main.get_command(app)):
+        if words not in EMBEDDED:
+            taking[words[0]] = taking.get(words[0], True) and option in options
+    missing = {word for word, all_take in taking.items() if all_take} - listed - OTHERS[option]
+    assert missing == set(), "add the first word to deploy/command_line.py"
