@@ -5,8 +5,10 @@ from typing import Final, Literal
 
 from monitoring.alerts.signals import Query, Signal
 
-__all__ = ["Alert", "Severity", "Unit"]
+__all__ = ["Alert", "AlertPart", "Severity", "Unit"]
 
+AlertPart = Literal["devices", "broker", "gateway", "kafka", "stream", "tables", "canary", "monitor"]
+"""Part that an alert is about. The page shows it at the station that lists the part; alerts of `monitor` have no station."""
 Severity = Literal["critical", "warning", "info"]
 Unit = Literal["count", "seconds", "ratio", "bytes", "days"]
 
@@ -32,7 +34,7 @@ class Alert:
     """
 
     name: str
-    part: str
+    part: AlertPart
     severity: Severity
     signal: Signal
     summary: str

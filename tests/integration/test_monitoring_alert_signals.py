@@ -72,7 +72,7 @@ KINDS: dict[str, Factory] = {
 
 
 def as_alert(name: str, signal: Signal, *, seconds: int = 0, keep: int = 0) -> Alert:
-    return Alert(name, "part", "warning", signal, "", "", "", (), (), for_seconds=seconds, keep_firing_seconds=keep)
+    return Alert(name, "gateway", "warning", signal, "", "", "", (), (), for_seconds=seconds, keep_firing_seconds=keep)
 
 
 def random_series(rng: random.Random) -> dict[Any, list[float | None]]:

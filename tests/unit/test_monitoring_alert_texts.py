@@ -4,7 +4,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import duckdb
 import pytest
@@ -17,10 +17,11 @@ from ingest.contract.reasons import Reason
 from lakehouse.derived import ALL_TABLES
 from monitoring.alerts.catalog import ALERTS, alerts
 from monitoring.alerts.evaluate import used_metrics
-from monitoring.alerts.model import Alert
+from monitoring.alerts.model import Alert, AlertPart
 from monitoring.alerts.rules import rule_file
 from monitoring.metrics.names import declared
 from monitoring.settings import MonitoringSettings
+from monitoring.snapshot.flow import PARTS
 
 RUNBOOKS = Path(__file__).parents[2] / "monitoring" / "runbooks"
 NAMES = sorted({alert.name for alert in ALERTS})
@@ -41,6 +42,11 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def commands() -> list[tuple[str, str]]:
     return sorted({(where, found.strip()) for where, text in texts() for found in COMMAND.findall(text)})
+
+
+def test_every_part_of_an_alert_is_used_and_all_but_the_monitor_have_a_station() -> None:
+    assert {alert.part for alert in ALERTS} == set(get_args(AlertPart))
+    assert set(get_args(AlertPart)) - {part for parts in PARTS.values() for part in parts} == {"monitor"}
 
 
 def test_every_alert_has_a_page_and_every_page_an_alert() -> None:
