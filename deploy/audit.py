@@ -16,8 +16,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
-from deploy.balance import MINUTE_US, Books, Figures, Rows
-from deploy.corrected import corrections
+from deploy.balance import MINUTE_US, BalanceFigures, MessageBalance, Rows
+from deploy.corrected import read_corrections
 from deploy.settings import Settings
 from ingest.consumer import read_range
 from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, OUTCOMES, READINGS
@@ -88,7 +88,7 @@ class AuditReport:
     `oldest` is where each partition begins after all was read: what lies before it can be proven no more.
     """
 
-    figures: Figures
+    figures: BalanceFigures
     since: datetime
     until: datetime
     offsets: dict[str, dict[int, tuple[int, int]]]
@@ -184,10 +184,10 @@ def _strike(
     ends: Offsets,
     landed: Offsets,
     pause_seconds: float,
-) -> tuple[Figures, Offsets]:
+) -> tuple[BalanceFigures, Offsets]:
     """The balance from a cutoff on, and the offsets at which it began to read."""
     starts = {topic: _starts(kafka, topic, cutoff_us) for topic in ends}
-    with Books(
+    with MessageBalance(
         cutoff_us,
         window_messages=bounds.window_messages,
         horizon_us=int(bounds.horizon.total_seconds() * 1e6),
@@ -197,7 +197,7 @@ def _strike(
     ) as books:
         books.load_tables(*_tables(lake_root))
         books.add_erased(erased_devices(lake_root))
-        books.add_corrections(corrections(lake_root))
+        books.add_corrections(read_corrections(lake_root))
         adders = {OUTCOMES: books.add_outcomes, READINGS: books.add_readings, DEAD_LETTERS: books.add_dead_letters}
         for topic, add in adders.items():
             for batch in read_range(kafka, topic, starts[topic], ends[topic]):
@@ -210,13 +210,13 @@ def _strike(
                 break
             time.sleep(pause_seconds)
             books.load_tables(*_tables(lake_root))
-            books.add_corrections(corrections(lake_root))
+            books.add_corrections(read_corrections(lake_root))
             figures = books.balance(landed)
     return figures, starts
 
 
 def _follow_gateways(
-    kafka: KafkaSettings, books: Books, start: Mapping[int, int], end: Mapping[int, int], pause_seconds: float
+    kafka: KafkaSettings, books: MessageBalance, start: Mapping[int, int], end: Mapping[int, int], pause_seconds: float
 ) -> None:
     """Read what was counted while the records were read: it says how far each gateway is, and that a new one is one.
 

@@ -18,9 +18,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from deploy.balance_rows import READING_ROWS, RECORD_ROWS, arrow_table, letter_row, reading_rows, record_row
+from deploy.balance_rows import READING_ROWS, RECORD_ROWS, arrow_table, dead_letter_row, reading_rows, record_row
 from deploy.corrected import Correction
-from deploy.counted import MINUTE_US, Counted, Run
+from deploy.counted import MINUTE_US, CountedMessages, NumberRun
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.outcome import OutcomeRecord, decode_outcome
 from ingest.contract.reading import ReadingRecord, decode_record
@@ -28,7 +28,7 @@ from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
 from lakehouse.dataset import read_in_turn
 
-__all__ = ["MINUTE_US", "Books", "Figures", "Rows"]
+__all__ = ["MINUTE_US", "BalanceFigures", "MessageBalance", "Rows"]
 
 NEAR_US: Final = 15 * MINUTE_US
 """Span before the window in which the original of a copy is looked for first: most are there, and most audits end there."""
@@ -58,7 +58,7 @@ _SHOWN: Final = {
 
 
 @dataclass
-class Figures:
+class BalanceFigures:
     """Results in messages (`duplicate_rows`: rows, `foreign`: records); `examples` names some of each fault.
 
     `unaccounted` holds all of them: lost, `altered`, not counted, counted twice, counted and nowhere.
@@ -84,7 +84,7 @@ class Figures:
         return self.unaccounted > 0 and not {"unaccounted", "altered"} & self.examples.keys()
 
 
-class Books:
+class MessageBalance:
     """Collects the three sources and strikes the balance: first `load_tables`, then the `add_*`, then `balance`.
 
     Args:
@@ -112,7 +112,7 @@ class Books:
         self._horizon_us = horizon_us
         self._window_messages = window_messages
         self._received = self._ignored = self._foreign = 0
-        self._counted = Counted(cutoff_us, from_the_start=from_the_start)
+        self._counted = CountedMessages(cutoff_us, from_the_start=from_the_start)
         self._known, self._gateways = frozenset(gateways), set[str]()
         self._folder = tempfile.TemporaryDirectory(prefix="tidegate-audit-")
         limits: dict[str, str | bool | int | float | list[str]] = {
@@ -231,10 +231,10 @@ class Books:
                 self._foreign += 1
                 continue
             if letter.received_us >= self.cutoff_us:
-                rows.append(letter_row(record, letter))
+                rows.append(dead_letter_row(record, letter))
         self._take(rows, [])
 
-    def balance(self, landed: Mapping[str, Mapping[int, int]]) -> Figures:
+    def balance(self, landed: Mapping[str, Mapping[int, int]]) -> BalanceFigures:
         """Strike the balance. `landed` says up to which offset Spark has come: what lies behind it is pending."""
         self._db.execute("delete from landed; delete from ranges; delete from lives; delete from openings")
         ends = [(topic, p, offset) for topic, parts in landed.items() for p, offset in parts.items()]
@@ -328,9 +328,9 @@ class Books:
         self._db.unregister("fetched")
         self._db.unregister("pairs")
 
-    def _figures(self) -> Figures:
+    def _figures(self) -> BalanceFigures:
         classes = dict(self._db.execute("select class, count(*) from messages group by class").fetchall())
-        figures = Figures(
+        figures = BalanceFigures(
             received=self._received + self._one("select count(*) from messages where place <> 'counted'"),
             stored=classes.get("stored", 0),
             partial=self._one("select count(*) from messages where class = 'stored' and has_part"),
@@ -352,7 +352,7 @@ class Books:
                 figures.examples[name] = self._rows(_QUERIES[f"show_{name}"])
         return figures
 
-    def _compare_counts(self, figures: Figures) -> None:
+    def _compare_counts(self, figures: BalanceFigures) -> None:
         """Count as unaccounted what outcomes count and topics lack, or the reverse, and what is counted twice or never."""
         holes = list(self._counted.holes())
         if holes:
@@ -405,7 +405,7 @@ def _at(moment: datetime) -> pa.Scalar:
     return pa.scalar(moment, pa.timestamp("us", "UTC"))
 
 
-def _shown(run: Run, what: str) -> dict[str, Any]:
+def _shown(run: NumberRun, what: str) -> dict[str, Any]:
     return {"gateway": run.gateway, "epoch": run.epoch, "from": run.first, "to": run.upto, "what": what}
 
 

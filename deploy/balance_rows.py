@@ -10,7 +10,7 @@ from ingest.contract.reading import ReadingRecord
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
 
-__all__ = ["READING_ROWS", "RECORD_ROWS", "arrow_table", "letter_row", "reading_rows", "record_row"]
+__all__ = ["READING_ROWS", "RECORD_ROWS", "arrow_table", "dead_letter_row", "reading_rows", "record_row"]
 
 RECORD_ROWS: Final = pa.schema(
     [
@@ -40,7 +40,7 @@ def record_row(record: LogRecord, message: ReadingRecord) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def letter_row(record: LogRecord, letter: DeadLetterRecord) -> tuple[Any, ...]:
+def dead_letter_row(record: LogRecord, letter: DeadLetterRecord) -> tuple[Any, ...]:
     """A record of `telemetry.dead-letters`, as RECORD_ROWS."""
     return (
         DEAD_LETTERS, record.partition, record.offset, record.timestamp_ms, letter.gateway, letter.epoch, letter.number,

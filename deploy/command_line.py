@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["TAKES_CONFIG", "TAKES_DATA", "CommandLine", "command_name", "of_data", "of_options"]
+__all__ = ["TAKES_CONFIG", "TAKES_DATA", "CommandLine", "command_name", "commands_for_data", "commands_for_options"]
 
 _BOTH: Final = frozenset(
     {"audit", "correct", "device", "dlq", "doctor", "erase", "export", "groups", "maintain", "produce", "profile", "repair",
@@ -75,12 +75,12 @@ class CommandLine:
         return TAKES_CONFIG if self.where.startswith("--config") else TAKES_DATA
 
 
-def of_data(data: Path, *, is_default: bool = False) -> CommandLine:
+def commands_for_data(data: Path, *, is_default: bool = False) -> CommandLine:
     """Return commands on an embedded run, for a user in any folder; they do not name the default run."""
     return CommandLine(command_name(), "" if is_default else f"--data {shlex.quote(str(data))}")
 
 
-def of_options(config: Path | None, data: Path | None) -> CommandLine:
+def commands_for_options(config: Path | None, data: Path | None) -> CommandLine:
     """Return commands on the same run or settings as a command with these options."""
     if config is not None:
         return CommandLine(command_name(), f"--config {shlex.quote(str(config))}")

@@ -5,9 +5,9 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from lakehouse.paths import is_local
-from streaming.history.journal import Journal, device_hash
+from streaming.history.journal import CorrectionJournal, device_hash
 
-__all__ = ["Correction", "corrections"]
+__all__ = ["Correction", "read_corrections"]
 
 
 class Correction(NamedTuple):
@@ -24,11 +24,11 @@ class Correction(NamedTuple):
     is_deletion: bool
 
 
-def corrections(root: str) -> Iterator[Correction]:
+def read_corrections(root: str) -> Iterator[Correction]:
     """All that are done; the journal is kept next to local tables only."""
     if not is_local(root):
         return
-    for entry in Journal(root).entries():
+    for entry in CorrectionJournal(root).entries():
         if entry.get("state") != "done":
             continue  # until it is done, what it takes away is missing
         try:

@@ -12,14 +12,14 @@ from typing import Final, NamedTuple
 
 from ingest.contract.outcome import OutcomeRecord
 
-__all__ = ["Counted", "Life", "Run"]
+__all__ = ["CountedMessages", "EpochSpan", "NumberRun"]
 
 MINUTE_US: Final = 60_000_000
 _EXAMPLES: Final = 10
 _NEVER: Final = 1 << 60
 
 
-class Run(NamedTuple):
+class NumberRun(NamedTuple):
     """The messages `first` to `upto` of one epoch of a gateway."""
 
     gateway: str
@@ -33,7 +33,7 @@ class Run(NamedTuple):
         return self.upto - self.first + 1
 
 
-class Life(NamedTuple):
+class EpochSpan(NamedTuple):
     """Times at which Kafka appended the first and the last outcome of an epoch (ms), and the last number that they count."""
 
     gateway: str
@@ -76,7 +76,7 @@ class _Epoch:
         return known
 
 
-class Counted:
+class CountedMessages:
     """Counts of the outcomes of a window.
 
     Args:
@@ -93,7 +93,7 @@ class Counted:
         self._epochs: dict[tuple[str, int], _Epoch] = {}
         self._short: dict[tuple[str, int], int] = {}
         self.overlaps = 0
-        self.examples: list[Run] = []
+        self.examples: list[NumberRun] = []
 
     def add(self, outcome: OutcomeRecord, timestamp_ms: int) -> bool:
         """Take an outcome; False where it counts nothing new, so that its counts are not to be added."""
@@ -108,7 +108,7 @@ class Counted:
         messages = outcome.upto - outcome.first + 1
         if minute * MINUTE_US >= self._cutoff_us:
             if known:
-                self._note_overlap(Run(*name, outcome.first, outcome.upto), known)
+                self._note_overlap(NumberRun(*name, outcome.first, outcome.upto), known)
             self._short[name] = self._short.get(name, 0) + _missing_in(outcome, messages)
         return known < messages
 
@@ -120,17 +120,17 @@ class Counted:
         """Return whether this gateway has counted anything."""
         return any(name == gateway for name, _ in self._epochs)
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[NumberRun]:
         """Yield the counted runs."""
         for name, epoch in self._epochs.items():
-            yield from (Run(*name, low, high) for low, high in zip(epoch.lows, epoch.highs, strict=True))
+            yield from (NumberRun(*name, low, high) for low, high in zip(epoch.lows, epoch.highs, strict=True))
 
-    def lives(self) -> Iterator[Life]:
+    def lives(self) -> Iterator[EpochSpan]:
         """Each epoch that has counted anything."""
         for name, epoch in self._epochs.items():
-            yield Life(*name, epoch.first_ms, epoch.last_ms, epoch.upto)
+            yield EpochSpan(*name, epoch.first_ms, epoch.last_ms, epoch.upto)
 
-    def openings(self, messages: int, since_us: int) -> Iterator[Run]:
+    def openings(self, messages: int, since_us: int) -> Iterator[NumberRun]:
         """The first messages of each epoch that began in the window, where the gateway had not counted since `since_us`.
 
         What the broker sends again is among them, and was received for the first time before that.
@@ -143,9 +143,9 @@ class Counted:
                 for other in lives
             )
             if began is not None and not is_known and self._sees_beginning(life.epoch):
-                yield Run(life.gateway, life.epoch, began, began + messages - 1)
+                yield NumberRun(life.gateway, life.epoch, began, began + messages - 1)
 
-    def holes(self) -> Iterator[Run]:
+    def holes(self) -> Iterator[NumberRun]:
         """Messages between two outcomes, or before the first one of an epoch, that none counts."""
         for name, epoch in self._epochs.items():
             before = [] if epoch.began is None or not self._sees_beginning(name[1]) else [epoch.began - 1]
@@ -155,7 +155,7 @@ class Counted:
                 strict=False,
             ):  # fmt: skip
                 if low > end + 1 and minute * MINUTE_US >= self._cutoff_us:
-                    yield Run(*name, end + 1, low - 1)
+                    yield NumberRun(*name, end + 1, low - 1)
 
     def short(self) -> dict[tuple[str, int], int]:
         """(gateway, epoch) -> by how much the counts of its outcomes miss the number of messages that they are about."""
@@ -164,7 +164,7 @@ class Counted:
     def _sees_beginning(self, epoch: int) -> bool:
         return self._from_the_start or epoch * 1000 >= self._cutoff_us
 
-    def _note_overlap(self, run: Run, known: int) -> None:
+    def _note_overlap(self, run: NumberRun, known: int) -> None:
         self.overlaps += known
         if len(self.examples) < _EXAMPLES:
             self.examples.append(run)

@@ -4,16 +4,16 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from deploy.local.preflight import Check, checks
+from deploy.local.preflight import PreflightCheck, run_checks
 from deploy.settings import Settings
 from ingest.contract.errors import MissingRightError, TidegateError
 
-__all__ = ["examine"]
+__all__ = ["examine_setup"]
 
 
-def examine(settings: Settings, data: Path, *, servers: bool, timeout_seconds: float) -> Iterator[Check]:
+def examine_setup(settings: Settings, data: Path, *, servers: bool, timeout_seconds: float) -> Iterator[PreflightCheck]:
     """Every finding; with `servers` also whether broker and Kafka of the settings answer, and what the user may do there."""
-    yield from checks(settings, data)
+    yield from run_checks(settings, data)
     if servers:
         yield _reachable("mqtt", settings.mqtt.host, settings.mqtt.port, timeout_seconds)
         brokers = list(_brokers(settings, timeout_seconds))
@@ -22,16 +22,16 @@ def examine(settings: Settings, data: Path, *, servers: bool, timeout_seconds: f
             yield from _streams(settings)
 
 
-def _brokers(settings: Settings, timeout_seconds: float) -> Iterator[Check]:
+def _brokers(settings: Settings, timeout_seconds: float) -> Iterator[PreflightCheck]:
     for server in settings.kafka.bootstrap_servers.split(","):
         host, _, port = server.strip().rpartition(":")
         yield _reachable("kafka", host or server, int(port) if port.isdecimal() else 9092, timeout_seconds)
 
 
-def _streams(settings: Settings) -> Iterator[Check]:
+def _streams(settings: Settings) -> Iterator[PreflightCheck]:
     """Check whether the Kafka user may use the topics of applied SQL streams, also after a crash."""
     from ingest.contract.topics import stream_topic
-    from ingest.topic_rights import no_topic
+    from ingest.topic_rights import topic_not_found
     from ingest.topic_state import topic_names
     from streaming.sql.applied import load_applied
     from streaming.sql.rights import check_stream_rights
@@ -40,25 +40,25 @@ def _streams(settings: Settings) -> Iterator[Check]:
         names = [name for name, one in load_applied(settings.lake.root).items() if "topic" in one.shape.sinks]
         known = topic_names(settings.kafka) if names else []
     except TidegateError as error:
-        yield Check("streams", "fail", str(error))
+        yield PreflightCheck("streams", "fail", str(error))
         return
     for name in names:
         topic = stream_topic(name)
         try:
             if topic in known:
                 check_stream_rights(settings.kafka, name)
-                yield Check("streams", "ok", f"{topic} is writable and readable")
-            elif isinstance(hidden := no_topic(settings.kafka, topic, known), MissingRightError):
-                yield Check("streams", "fail", str(hidden))
+                yield PreflightCheck("streams", "ok", f"{topic} is writable and readable")
+            elif isinstance(hidden := topic_not_found(settings.kafka, topic, known), MissingRightError):
+                yield PreflightCheck("streams", "fail", str(hidden))
         except TidegateError as error:
-            yield Check("streams", "fail", str(error))
+            yield PreflightCheck("streams", "fail", str(error))
 
 
-def _reachable(name: str, host: str, port: int, timeout_seconds: float) -> Check:
+def _reachable(name: str, host: str, port: int, timeout_seconds: float) -> PreflightCheck:
     try:
         socket.create_connection((host, port), timeout_seconds).close()
     except OSError as error:
         cause = error.strerror or str(error)
         fix = f"Check that the server runs there and that [{name}] has the right address and port."
-        return Check(name, "fail", f"{host}:{port} does not answer ({cause})", fix)
-    return Check(name, "ok", f"{host}:{port} answers")
+        return PreflightCheck(name, "fail", f"{host}:{port} does not answer ({cause})", fix)
+    return PreflightCheck(name, "ok", f"{host}:{port} answers")

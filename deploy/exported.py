@@ -6,11 +6,11 @@ from pathlib import Path
 
 from ingest.contract.errors import ConfigError, UnavailableError
 
-__all__ = ["Exported", "write_exported"]
+__all__ = ["ExportResult", "write_export"]
 
 
 @dataclass(frozen=True, slots=True)
-class Exported:
+class ExportResult:
     """Result of an export; names are paths below the folder."""
 
     folder: str
@@ -18,7 +18,7 @@ class Exported:
     unchanged: tuple[str, ...]
 
 
-def write_exported(folder: Path, files: Mapping[str, str], *, force: bool) -> Exported:
+def write_export(folder: Path, files: Mapping[str, str], *, force: bool) -> ExportResult:
     """Write what is missing; what is there with other content only by `force`. Other files of the folder stay.
 
     Raises:
@@ -37,7 +37,7 @@ def write_exported(folder: Path, files: Mapping[str, str], *, force: bool) -> Ex
     except OSError as error:
         msg = f"{error.filename or folder}: cannot be written ({error.strerror}). Give a writable folder."
         raise UnavailableError(msg) from error
-    return Exported(str(folder), tuple(differing), tuple(name for name in files if name not in differing))
+    return ExportResult(str(folder), tuple(differing), tuple(name for name in files if name not in differing))
 
 
 def _is(file: Path, text: str) -> bool:

@@ -17,7 +17,7 @@ from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.process import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
 
-__all__ = ["run_canary_process", "run_gateway", "run_stream", "serve_metrics", "unservable", "version"]
+__all__ = ["explain_bind_failure", "run_canary_process", "run_gateway", "run_stream", "serve_metrics", "version"]
 
 
 @contextmanager
@@ -34,14 +34,18 @@ def serve_metrics(
     try:
         exporter = Exporter(registry, host=host, port=port, healthy=healthy)
     except OSError as error:
-        raise UnavailableError(unservable(error, host, port, "the metrics", f"{part}_port", "metrics_host")) from error
+        raise UnavailableError(
+            explain_bind_failure(error, host, port, "the metrics", f"{part}_port", "metrics_host")
+        ) from error
     try:
         yield
     finally:
         exporter.close()
 
 
-def unservable(error: OSError, host: str, port: int, what: str, setting: str, host_setting: str = "host") -> str:
+def explain_bind_failure(
+    error: OSError, host: str, port: int, what: str, setting: str, host_setting: str = "host"
+) -> str:
     """Why an address cannot be served at, and which setting helps: another port only where the port is at fault."""
     shown, why = f"[{host}]" if ":" in host else host, error.strerror or error
     if error.errno in (errno.EADDRINUSE, errno.EACCES):
@@ -62,8 +66,8 @@ def version() -> str:
 
 def run_gateway(source: SettingsFile) -> None:
     """Run hop 1 until a signal asks to stop; changed routes of the settings file apply within seconds."""
-    from deploy.stored import tell_stored
-    from gateway.build import build
+    from deploy.stored import notify_stored
+    from gateway.build import build_gateway
     from gateway.profiles.policy import make_policy
     from gateway.receipts import make_receipts
     from ingest.clock_watch import watch_clock
@@ -73,7 +77,7 @@ def run_gateway(source: SettingsFile) -> None:
     settings, stop = source.settings, stop_on_signals()
     registry = CollectorRegistry()
     metrics = GatewayMetrics(registry, reasons=list(Reason), ignored_reasons=list(IgnoredReason))
-    service = build(
+    service = build_gateway(
         mqtt=settings.mqtt,
         gateway=settings.gateway,
         routes=settings.routes,
@@ -92,7 +96,7 @@ def run_gateway(source: SettingsFile) -> None:
             part="gateway",
             healthy=service.healthy,
         ),
-        tell_stored(settings, metrics, stop),
+        notify_stored(settings, metrics, stop),
     ):
         watch_clock(settings.kafka, metrics.clock_skew, stop)
         service.run(stop)

@@ -8,10 +8,10 @@ from lakehouse.views import View, shipped_views, wide_view
 if TYPE_CHECKING:
     from deploy.settings import Settings
 
-__all__ = ["views_of"]
+__all__ = ["configured_views"]
 
 
-def views_of(settings: "Settings") -> list[View]:
+def configured_views(settings: "Settings") -> list[View]:
     """Return every view; a rejected profile file has none, and a pattern in a profile is not a column."""
     from gateway.glob import is_glob
     from gateway.profiles.folder import ProfileFolder

@@ -15,7 +15,7 @@ from deploy.settings import Settings
 from ingest.contract.errors import FatalError, TidegateError, UnavailableError
 from lakehouse.lock import is_held
 from lakehouse.paths import is_local, to_path
-from lakehouse.requests import Request, await_answer, run_pending, submit
+from lakehouse.requests import Request, await_answer, run_pending, submit_request
 
 __all__ = ["run_request"]
 
@@ -45,8 +45,8 @@ def run_request(
     """
     folder = _local_root(settings)
     if not is_held(folder):
-        return _run_here(settings, tell, lambda handle: handle(request))
-    submit(str(folder), request)
+        return _run_here(settings, tell, lambda handle_request: handle_request(request))
+    submit_request(str(folder), request)
     deadline = time.monotonic() + patience_seconds
     try:
         return await_answer(str(folder), request, patience_seconds=patience_seconds, working=_watch(folder))
@@ -55,7 +55,7 @@ def run_request(
             raise
     tell("The writer ended before it answered; the request runs here instead.")
     root = str(folder)
-    _run_here(settings, tell, lambda handle: {"ran": run_pending(root, handle)})
+    _run_here(settings, tell, lambda handle_request: {"ran": run_pending(root, handle_request)})
     return await_answer(root, request, patience_seconds=0.0)
 
 
@@ -95,8 +95,8 @@ def _run_here(
     from lakehouse.jvm import JvmOptions
     from monitoring.exporter import CollectorRegistry
     from monitoring.metrics.stream import StreamMetrics
-    from streaming.alone import writer_alone
-    from streaming.chores import handle
+    from streaming.alone import one_shot_writer
+    from streaming.chores import handle_request
 
     tell("No stream is writing these tables; starting Spark here, which takes some seconds.")
     logs = Path(tempfile.mkdtemp(prefix="tidegate-command-"))
@@ -104,8 +104,8 @@ def _run_here(
     jvm = JvmOptions(java.home, tuple(spark_jars()), logs, flags=tuple(java.gc_options))
     metrics = StreamMetrics(CollectorRegistry(), query="command", tables=ALL_TABLES, topics=(READINGS, DEAD_LETTERS))
     try:
-        with writer_alone(settings.kafka, settings.stream, settings.lake, jvm, metrics) as writer:
-            answer = run(lambda request: handle(writer, request))
+        with one_shot_writer(settings.kafka, settings.stream, settings.lake, jvm, metrics) as writer:
+            answer = run(lambda request: handle_request(writer, request))
     except TidegateError as error:
         if str(logs) not in str(error):
             shutil.rmtree(logs, ignore_errors=True)

@@ -15,9 +15,9 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from deploy.local.settings import EmbeddedSettings
-from deploy.settings_faults import Origins, config_error, describe_faults
+from deploy.settings_faults import ValueOrigins, config_error, describe_faults
 from deploy.settings_file import mask_extra, read_toml
-from gateway.decoders.mapping_extends import follow
+from gateway.decoders.mapping_extends import resolve_extends
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.vendor_settings import VendorSettings
 from gateway.settings import GatewaySettings, MqttSettings, ReceiptSettings, RouteSettings
@@ -35,7 +35,7 @@ __all__ = [
     "fault_folder",
     "java_locale",
     "load_settings",
-    "masked",
+    "masked_settings",
 ]
 
 ENV_PREFIX: Final = "TIDEGATE_"
@@ -96,7 +96,7 @@ class Settings(BaseModel):
             found = own.get(name) if isinstance(given, str) else given
             if found is None:
                 return given
-            found = follow(name, found, own)
+            found = resolve_extends(name, found, own)
             if found.extends is None:
                 return found
             from gateway.routes import shipped_base
@@ -127,7 +127,7 @@ def load_settings(
         ConfigError: the file is unreadable or not TOML, a key is unknown or a value is wrong. The text lists all errors.
     """
     values: dict[str, Any] = {}
-    origins = Origins(file)
+    origins = ValueOrigins(file)
     if file is not None:
         values = read_toml(file)
     _merge_environment(values, os.environ if environ is None else environ, origins)
@@ -140,7 +140,7 @@ def load_settings(
         raise config_error(describe_faults(error, Settings, origins)) from error
 
 
-def _merge_environment(values: dict[str, Any], environ: Mapping[str, str], origins: Origins) -> None:
+def _merge_environment(values: dict[str, Any], environ: Mapping[str, str], origins: ValueOrigins) -> None:
     for name, text in sorted(environ.items()):
         if not name.startswith(ENV_PREFIX) or "__" not in name:
             continue
@@ -168,7 +168,7 @@ def _set(values: dict[str, Any], path: list[str], value: object) -> None:
     values[path[-1]] = value
 
 
-def masked(settings: Settings) -> dict[str, Any]:
+def masked_settings(settings: Settings) -> dict[str, Any]:
     """Return the settings as plain values for people; secrets are shown as `**********`."""
     plain: dict[str, Any] = settings.model_dump(mode="json")
     for section in plain.values():

@@ -16,10 +16,10 @@ _BRANCH = re.compile(
 )
 """Parts that pydantic adds to a location for each type that a field allows."""
 
-__all__ = ["Origins", "config_error", "describe_faults"]
+__all__ = ["ValueOrigins", "config_error", "describe_faults"]
 
 
-class Origins:
+class ValueOrigins:
     """Origins of the values. The line in the file is found in its text."""
 
     def __init__(self, file: Path | None) -> None:
@@ -68,7 +68,7 @@ def _key_parts(text: str) -> list[str]:
     return [part.strip("\"'") for part in re.findall(r"\"[^\"]*\"|'[^']*'|[A-Za-z0-9_-]+", text)]
 
 
-def describe_faults(error: ValidationError, model: type[BaseModel], origins: Origins) -> list[str]:
+def describe_faults(error: ValidationError, model: type[BaseModel], origins: ValueOrigins) -> list[str]:
     """Return one sentence per error. It never repeats a value, which may be a secret."""
     faults = _without_branches(error.errors(include_url=False, include_input=False))
     return [_sentence(fault, model, origins) for fault in faults]
@@ -89,7 +89,7 @@ def _is_branch(part: int | str) -> bool:
     return isinstance(part, str) and _BRANCH.fullmatch(part) is not None
 
 
-def _sentence(fault: ErrorDetails, model: type[BaseModel], origins: Origins) -> str:
+def _sentence(fault: ErrorDetails, model: type[BaseModel], origins: ValueOrigins) -> str:
     loc = fault["loc"]
     path = ".".join(str(part) for part in loc)
     if fault["type"] == "extra_forbidden":

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from deploy.settings import Settings, load_settings
-from gateway.reload import NewRoutes
-from gateway.watch import FolderWatch, Stamp, stamp_of
+from gateway.reload import RouteUpdate
+from gateway.watch import FileStamp, FolderWatch, file_stamp
 from ingest.contract.errors import ConfigError
 
 __all__ = ["SettingsFile"]
@@ -37,7 +37,7 @@ class SettingsFile:
         self.settings = self._first = load_settings(file) if settings is None else settings
         self._watch.take(self._read_at)
 
-    def new_routes(self) -> NewRoutes | None:
+    def new_routes(self) -> RouteUpdate | None:
         """Return routes and vendors if the file has changed and is stable since the last call, else None.
 
         Raises:
@@ -61,7 +61,7 @@ class SettingsFile:
         self._report_cold()
         if all(getattr(before, name) == getattr(self.settings, name) for name in HOT):
             return None
-        return NewRoutes(self.settings.routes, self.settings.vendors, str(self._file))
+        return RouteUpdate(self.settings.routes, self.settings.vendors, str(self._file))
 
     def newest(self) -> Settings:
         """Return the settings with the file's current hot sections; the previous settings if the file is wrong."""
@@ -78,10 +78,10 @@ class SettingsFile:
         hot = {name: getattr(new, name) for name in HOT}
         return self._first.model_copy(update={**hot, "gateway": self._first.gateway.with_vendors(new.vendors)})
 
-    def _look(self) -> dict[str, Stamp]:
+    def _look(self) -> dict[str, FileStamp]:
         """Return the file's stamp; empty while the file does not exist."""
         try:
-            return {self._file.name: stamp_of(os.stat(self._file))}
+            return {self._file.name: file_stamp(os.stat(self._file))}
         except OSError:
             return {}
 

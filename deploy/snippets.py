@@ -10,10 +10,10 @@ from gateway.receipts import receipt_topic
 from gateway.topics import id_fault
 from ingest.contract.errors import ConfigError
 
-__all__ = ["LANGUAGES", "Target", "check_device", "render_snippet"]
+__all__ = ["LANGUAGES", "PublishTarget", "check_device", "render_snippet"]
 
 
-class Target(NamedTuple):
+class PublishTarget(NamedTuple):
     """Address where a device publishes. `password` None: the snippet reads MQTT_PASSWORD; `where` says where that is found."""
 
     host: str
@@ -38,7 +38,7 @@ def check_device(device: str) -> None:
         raise ConfigError(message)
 
 
-def render_snippet(language: str, device: str, target: Target) -> str:
+def render_snippet(language: str, device: str, target: PublishTarget) -> str:
     """The text of a publisher in this language.
 
     Raises:
@@ -48,14 +48,14 @@ def render_snippet(language: str, device: str, target: Target) -> str:
     return LANGUAGES[language](device, target)
 
 
-def _python(device: str, target: Target) -> str:
+def _python(device: str, target: PublishTarget) -> str:
     secret = 'os.environ["MQTT_PASSWORD"]' if target.password is None else _quoted(target.password)
     login = f"client.username_pw_set({_quoted(target.username)}, {secret})\n" if target.username else ""
     tls = f"client.tls_set({_quoted(target.ca_file) if target.ca_file else ''})\n" if target.tls else ""
     return _fill(_PYTHON, target, _topics(device), login=login, tls=tls, device=_quoted(device))
 
 
-def _mosquitto(device: str, target: Target) -> str:
+def _mosquitto(device: str, target: PublishTarget) -> str:
     options = f"-h {shlex.quote(target.host)} -p {target.port}"
     if target.username:
         secret = '"$MQTT_PASSWORD"' if target.password is None else shlex.quote(target.password)
@@ -66,7 +66,7 @@ def _mosquitto(device: str, target: Target) -> str:
     return Template(_MOSQUITTO).substitute(options=options, where=_where(target), **topics)
 
 
-def _arduino(device: str, target: Target) -> str:
+def _arduino(device: str, target: PublishTarget) -> str:
     login = f", {_quoted(target.username)}, MQTT_PASSWORD" if target.username else ""
     secret = _quoted(target.password or "put it here")
     local = "// This broker listens on this machine only. Give the board the address of a broker that it can reach.\n"
@@ -83,7 +83,7 @@ def _arduino(device: str, target: Target) -> str:
     )
 
 
-def _fill(text: str, target: Target, topics: Mapping[str, str], *, comment: str = "#", **more: str) -> str:
+def _fill(text: str, target: PublishTarget, topics: Mapping[str, str], *, comment: str = "#", **more: str) -> str:
     quoted = {name: _quoted(topic) for name, topic in topics.items()}
     return Template(text).substitute(
         host=_quoted(target.host), port=target.port, where=_where(target, comment), **quoted, **more
@@ -94,7 +94,7 @@ def _topics(device: str) -> Mapping[str, str]:
     return {"topic": f"tidegate/v1/{device}/readings", "receipts": receipt_topic(device)}
 
 
-def _where(target: Target, comment: str = "#") -> str:
+def _where(target: PublishTarget, comment: str = "#") -> str:
     return "" if target.password is not None or not target.where else f"{comment} {target.where}\n"
 
 

@@ -15,7 +15,7 @@ from ingest.contract.topics import LAND_GROUP, READINGS
 from ingest.groups import group_lag
 from monitoring.metrics.gateway import GatewayMetrics
 
-__all__ = ["StoredTeller", "tell_stored"]
+__all__ = ["StoredReceiptNotifier", "notify_stored"]
 
 logger = logging.getLogger("tidegate.gateway.stored")
 
@@ -23,7 +23,7 @@ LOOK_SECONDS: Final = 2.0
 _WINDOW: Final = 100
 
 
-class StoredTeller:
+class StoredReceiptNotifier:
     """Starts at the landing's offsets at its first look; earlier records are not reported."""
 
     def __init__(self, settings: Settings, metrics: GatewayMetrics, stop: threading.Event) -> None:
@@ -74,12 +74,14 @@ class StoredTeller:
 
 
 @contextmanager
-def tell_stored(settings: Settings, metrics: GatewayMetrics, stop: threading.Event) -> Iterator[None]:
+def notify_stored(settings: Settings, metrics: GatewayMetrics, stop: threading.Event) -> Iterator[None]:
     """Tell while the block runs, where `receipts.positive` asks for it."""
     if not (settings.receipts.enabled and settings.receipts.positive):
         yield
         return
-    thread = threading.Thread(target=StoredTeller(settings, metrics, stop).run, name="stored receipts", daemon=True)
+    thread = threading.Thread(
+        target=StoredReceiptNotifier(settings, metrics, stop).run, name="stored receipts", daemon=True
+    )
     thread.start()
     try:
         yield

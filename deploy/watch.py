@@ -11,7 +11,7 @@ from typing import Any, Final
 from deploy.dlq.next_steps import next_step
 from gateway.listen import ReceiptListener
 from gateway.settings import MqttSettings
-from gateway.show import show
+from gateway.show import show_text
 
 __all__ = ["show_line", "watch_device"]
 
@@ -97,11 +97,11 @@ def _refused(seen: dict[str, Any]) -> str:
 
 def _stored(seen: dict[str, Any]) -> str:
     value = seen["text"] if seen["text"] is not None else f"{seen['value']:g}"
-    unit = f" {show(seen['unit'])}" if seen["unit"] else ""
-    number = f"  [{show(seen['message_id'])}]" if seen["message_id"] else ""
+    unit = f" {show_text(seen['unit'])}" if seen["unit"] else ""
+    number = f"  [{show_text(seen['message_id'])}]" if seen["message_id"] else ""
     flags = f"  {', '.join(seen['flags'])}" if seen["flags"] else ""
     at = f"{seen['event_time']:%Y-%m-%dT%H:%M:%S.%f}"[:-3]
-    return f"stored   {show(seen['metric'])} = {show(value)}{unit}  at {at}Z{number}{flags}"
+    return f"stored   {show_text(seen['metric'])} = {show_text(value)}{unit}  at {at}Z{number}{flags}"
 
 
 def _plain(value: object) -> str:

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 from gateway.ack_chain import Batch
 from monitoring.metrics.gateway import GatewayMetrics
 
-__all__ = ["Accounts"]
+__all__ = ["MetricAccumulator"]
 
 
-class Accounts:
+class MetricAccumulator:
     """Counts in plain integers, added to the metrics on request."""
 
     def __init__(self, metrics: GatewayMetrics) -> None:

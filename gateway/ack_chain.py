@@ -11,7 +11,7 @@ from typing import Final
 
 from gateway.block import COUNT_BYTES, Block
 from gateway.outcome import Outcome
-from gateway.sequence import Restart, SequenceTracker
+from gateway.sequence import SequenceRestart, SequenceTracker
 from ingest.contract.outcome import Count, OutcomeRecord
 from ingest.contract.reading import RECORD_VERSION
 
@@ -28,7 +28,7 @@ class Batch:
 
     __slots__ = ("blocks", "epoch", "record", "restarts")
 
-    def __init__(self, epoch: int, blocks: list[Block], record: OutcomeRecord, restarts: list[Restart]) -> None:
+    def __init__(self, epoch: int, blocks: list[Block], record: OutcomeRecord, restarts: list[SequenceRestart]) -> None:
         self.epoch, self.blocks, self.record, self.restarts = epoch, blocks, record, restarts
 
     def __len__(self) -> int:
@@ -56,7 +56,7 @@ class AckChain:
         self._blocks: deque[Block] = deque()
         self._in_flight: Batch | None = None
         self._carried: dict[_Key, Count] = {}
-        self._restarts: list[Restart] = []
+        self._restarts: list[SequenceRestart] = []
         self._halted = False
         self._dropped = 0
         self._began: int | None = None

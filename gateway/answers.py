@@ -4,14 +4,14 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from gateway.accounts import Accounts
+from gateway.accounts import MetricAccumulator
 from gateway.block import Block
 from gateway.decoders.shape import Reply
-from gateway.refusal import Receipts
-from gateway.sequence import Restart
-from gateway.show import show
+from gateway.refusal import ReceiptBuilder
+from gateway.sequence import SequenceRestart
+from gateway.show import show_text
 
-__all__ = ["Answers"]
+__all__ = ["DeviceReplies"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -19,15 +19,15 @@ MAX_REPLIES: Final = 200
 """Most messages published to the device side per acknowledged batch; further ones are dropped and counted."""
 
 
-class Answers:
+class DeviceReplies:
     """Publisher at QoS 0 of what the connection takes at once; it counts the rest."""
 
     def __init__(
-        self, receipts: Receipts, publish: Callable[[str, bytes, bytes | None], bool], accounts: Accounts
+        self, receipts: ReceiptBuilder, publish: Callable[[str, bytes, bytes | None], bool], accounts: MetricAccumulator
     ) -> None:
         self._receipts, self._publish, self._accounts = receipts, publish, accounts
 
-    def told(self, blocks: list[Block], restarts: list[Restart]) -> None:
+    def told(self, blocks: list[Block], restarts: list[SequenceRestart]) -> None:
         """Send the replies and receipts of acknowledged blocks."""
         odd = [block for block in blocks if block.odd]
         if not odd and not restarts:
@@ -39,7 +39,7 @@ class Answers:
                 replies += self._receipts.of(refusals, blocks[0].received_us)
                 replies += self._receipts.restarted(restarts, blocks[0].received_us)
             except Exception as error:
-                logger.error("receipts failed: %s", show(f"{type(error).__name__}: {error}"))
+                logger.error("receipts failed: %s", show_text(f"{type(error).__name__}: {error}"))
                 self._accounts.failed("receipts")
         self._send(replies)
 

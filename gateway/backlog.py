@@ -9,7 +9,7 @@ as it ever does on this connection. So an answer behind fewer of them (`most`), 
 
 from typing import Final
 
-__all__ = ["Backlog"]
+__all__ = ["BrokerBacklog"]
 
 LEAST_WAIT_US: Final = 1_000_000
 """Shorter waits are not noted: the window of a busy gateway is full for a moment now and then."""
@@ -19,7 +19,7 @@ PING_US: Final = 250_000
 """Shortest time between two pings."""
 
 
-class Backlog:
+class BrokerBacklog:
     """State of the backlog. Pure: it gets events with times in epoch µs. Not thread-safe.
 
     If the clock is set back, all remembered times go back with it: they are moments of the same past.

@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.decoders.shape import Reply
 from gateway.outcome import Message, Outcome, Record
-from gateway.refusal import Refusal
+from gateway.refusal import Rejection
 from gateway.session_events import Incoming, Received
 from ingest.contract.dead_letter import decode_dead_letter, encode_dead_letter
 from ingest.contract.reading import decode_record
@@ -192,7 +192,7 @@ class Block:
         """Messages to publish to the device side now."""
         return [reply for outcome in self.outcomes() for reply in outcome.replies]
 
-    def refusals(self) -> list[Refusal]:
+    def refusals(self) -> list[Rejection]:
         """Rejections for the receipts."""
         return [refusal for outcome in self.outcomes() for refusal in outcome.refusals]
 

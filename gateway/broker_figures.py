@@ -16,10 +16,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from gateway.connection import authenticate
 from gateway.settings import MqttSettings
-from gateway.show import show
+from gateway.show import show_text
 from gateway.sys_topics import SYS_FILTERS, SysFigures
 
-__all__ = ["BrokerFigures"]
+__all__ = ["BrokerProbe"]
 
 logger = logging.getLogger("tidegate.gateway.broker")
 
@@ -49,7 +49,7 @@ class _PingClient(paho.Client):
         return super()._handle_pingresp()
 
 
-class BrokerFigures:
+class BrokerProbe:
     """Probe driven by its looks alone, on one thread: it has no thread of its own and nothing that outlives its owner."""
 
     def __init__(self, settings: MqttSettings, client_id: str) -> None:
@@ -82,7 +82,7 @@ class BrokerFigures:
             why = self._ask(time.monotonic() + LOOK_SECONDS)
         except Exception as error:
             # A packet that paho cannot parse, a refused connection, a bad certificate: the next look connects again.
-            why = show(str(error) or type(error).__name__)
+            why = show_text(str(error) or type(error).__name__)
         self._tell(why)
         if why:
             self._drop()

@@ -4,17 +4,17 @@ import threading
 from functools import partial
 
 from gateway.kafka_log import open_kafka
-from gateway.policy import Policy
-from gateway.refusal import Receipts
-from gateway.reload import ReadRoutes, no_news
+from gateway.policy import ReadingPolicy
+from gateway.refusal import ReceiptBuilder
+from gateway.reload import ReadRoutes, no_route_update
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
-from ingest.record_limits import Learned
+from ingest.record_limits import LearnedLimits
 from ingest.settings import KafkaSettings
 from ingest.state import read_newer, read_outcomes, read_state
 from monitoring.metrics.gateway import GatewayMetrics
 
-__all__ = ["build", "run"]
+__all__ = ["build_gateway", "run"]
 
 
 def run(
@@ -25,26 +25,26 @@ def run(
     kafka: KafkaSettings,
     metrics: GatewayMetrics,
     stop: threading.Event,
-    policy: Policy | None = None,
-    receipts: Receipts | None = None,
+    policy: ReadingPolicy | None = None,
+    receipts: ReceiptBuilder | None = None,
 ) -> None:
     """Run a gateway until `stop` is set. Returns when its messages are acknowledged or left to the broker."""
-    service = build(
+    service = build_gateway(
         mqtt=mqtt, gateway=gateway, routes=routes, kafka=kafka, metrics=metrics, policy=policy, receipts=receipts
     )
     service.run(stop)
 
 
-def build(
+def build_gateway(
     *,
     mqtt: MqttSettings,
     gateway: GatewaySettings,
     routes: tuple[RouteSettings, ...],
     kafka: KafkaSettings,
     metrics: GatewayMetrics,
-    policy: Policy | None = None,
-    receipts: Receipts | None = None,
-    read_routes: ReadRoutes = no_news,
+    policy: ReadingPolicy | None = None,
+    receipts: ReceiptBuilder | None = None,
+    read_routes: ReadRoutes = no_route_update,
 ) -> GatewayService:
     """Build a gateway on a real Kafka without running it, for callers that also serve its health.
 
@@ -61,7 +61,7 @@ def build(
     Raises:
         ConfigError: a route is wrong.
     """
-    open_log = partial(open_kafka, kafka, used_topics=set(), learned=Learned())
+    open_log = partial(open_kafka, kafka, used_topics=set(), learned=LearnedLimits())
     return GatewayService(
         mqtt,
         gateway,

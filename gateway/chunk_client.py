@@ -2,7 +2,7 @@
 
 Stock paho makes four system calls and an object with locks for each packet, ten times the cost of the gateway's own
 work. Here `publish_packet.split` cuts a chunk into packets; paho handles all other packets. The class uses private
-members, so `why_not` checks at start that this paho has them as in the tested version; else stock paho is used.
+members, so `unsupported_reason` checks at start that this paho has them as in the tested version; else stock paho is used.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ from paho.mqtt import __version__ as paho_version
 from paho.mqtt.enums import CallbackAPIVersion, MessageType, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.exception import MalformedPacket
 
-from gateway.publish_packet import BadPacket, split
+from gateway.publish_packet import BadPacket, split_packets
 from gateway.session_events import Incoming
 
-__all__ = ["ChunkClient", "why_not"]
+__all__ = ["ChunkedClient", "unsupported_reason"]
 
 CHUNK_BYTES: Final = 64 * 1024
 _KNOWN_PAHO: Final = "2.2."
@@ -29,11 +29,11 @@ _METHODS: Final = (
 )  # fmt: skip
 _FIELDS: Final = ("_sock", "_in_packet", "_last_bytes_received", "_ping_t", "_protocol")
 _QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
-Receive = Callable[["ChunkClient", list[Incoming]], None]
-Answered = Callable[["ChunkClient", int], None]
+Receive = Callable[["ChunkedClient", list[Incoming]], None]
+Answered = Callable[["ChunkedClient", int], None]
 
 
-def why_not(version: str | None = None) -> str | None:
+def unsupported_reason(version: str | None = None) -> str | None:
     """Return why this paho cannot be used like this, as half a sentence; None if it can."""
     found = paho_version if version is None else version
     if not found.startswith(_KNOWN_PAHO):
@@ -43,7 +43,7 @@ def why_not(version: str | None = None) -> str | None:
     return f"paho-mqtt {found} lacks {', '.join(missing)}" if missing else None
 
 
-class ChunkClient(paho.Client):
+class ChunkedClient(paho.Client):
     """Client for an owner that drives `loop_read` itself and sends its own acknowledgements (`acknowledge`).
 
     Attributes:
@@ -121,7 +121,7 @@ class ChunkClient(paho.Client):
         at = 0
         while True:
             publishes: list[Incoming] = []
-            at, needed, control = split(data, at, publishes, is_5=is_5)
+            at, needed, control = split_packets(data, at, publishes, is_5=is_5)
             if publishes:
                 self.receive(self, publishes)
             if control is None:

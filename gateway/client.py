@@ -12,12 +12,17 @@ from typing import Final
 
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.link import BrokerAnswers, Link
-from gateway.reconnect import Reconnect
+from gateway.link import ConnectionEvents, MqttConnection
+from gateway.reconnect import ReconnectBackoff
 from gateway.session_events import SessionEvents
-from gateway.session_words import downgrade, refusal, suspicion, taken_over
+from gateway.session_words import (
+    describe_qos_downgrade,
+    describe_refused_connection,
+    describe_repeated_losses,
+    session_taken_over,
+)
 from gateway.settings import MqttSettings
-from gateway.show import show
+from gateway.show import show_text
 from gateway.subscribe import Subscriptions
 from ingest.contract.errors import FatalError
 
@@ -29,7 +34,7 @@ TAKEN_OVER: Final = 0x8E
 HANDSHAKE_SECONDS: Final = 15.0
 
 
-class MqttSession(BrokerAnswers):
+class MqttSession(ConnectionEvents):
     """Connected session. Not thread-safe: everything but the attributes belongs to one thread.
 
     Attributes:
@@ -52,9 +57,9 @@ class MqttSession(BrokerAnswers):
         self._settings, self._window, self._events = settings, window, events
         self._clock, self._wall_ms = clock, wall_ms
         self._subscriptions = Subscriptions(settings)
-        self._link: Link | None = None
+        self._link: MqttConnection | None = None
         self._had_session = False
-        self._reconnect = Reconnect(settings.reconnect_max_seconds)
+        self._reconnect = ReconnectBackoff(settings.reconnect_max_seconds)
         self._handshake_until = 0.0
         self._fatal: FatalError | None = None
         self.epoch = 0
@@ -92,7 +97,9 @@ class MqttSession(BrokerAnswers):
     @property
     def state(self) -> str:
         """State for people, with the suspicion for as long as there is one."""
-        suspected = suspicion(self._reconnect.quick_losses, self._settings.client_id) if self.contended else ""
+        suspected = (
+            describe_repeated_losses(self._reconnect.quick_losses, self._settings.client_id) if self.contended else ""
+        )
         return self.detail + suspected
 
     @property
@@ -171,12 +178,14 @@ class MqttSession(BrokerAnswers):
             self._handshake_until = self._clock() + HANDSHAKE_SECONDS
             self._link.connect(window=self._window)
         except Exception as error:
-            self._lose(f"cannot reach the MQTT broker at {self.address}: {show(str(error) or type(error).__name__)}")
+            self._lose(
+                f"cannot reach the MQTT broker at {self.address}: {show_text(str(error) or type(error).__name__)}"
+            )
 
-    def _new_link(self) -> Link:
-        return Link(self._settings, self._events, self, self._clock)
+    def _new_link(self) -> MqttConnection:
+        return MqttConnection(self._settings, self._events, self, self._clock)
 
-    def _turn(self, link: Link, timeout_seconds: float, *, read: bool) -> None:
+    def _turn(self, link: MqttConnection, timeout_seconds: float, *, read: bool) -> None:
         link.turn(timeout_seconds, read=read)
         self.read_bytes = link.read_bytes
         if not self.connected and self._clock() > self._handshake_until:
@@ -186,10 +195,10 @@ class MqttSession(BrokerAnswers):
 
     # Answers of the broker. The link calls these within `loop`.
 
-    def connack(self, link: Link, reason: ReasonCode, *, session_present: bool) -> None:
+    def connack(self, link: MqttConnection, reason: ReasonCode, *, session_present: bool) -> None:
         """Begin the epoch, and subscribe if the session does not hold the subscriptions."""
         if reason.is_failure:
-            link.lose(refusal(reason, self.address, self._settings.username))
+            link.lose(describe_refused_connection(reason, self.address, self._settings.username))
             return
         session_lost = not session_present and (self._had_session or self._subscriptions.remembered)
         self._had_session = link.accepted = True
@@ -201,7 +210,7 @@ class MqttSession(BrokerAnswers):
         if self._subscriptions.ask(link.client, present=session_present):
             self._established()
 
-    def suback(self, link: Link, reasons: list[ReasonCode]) -> None:
+    def suback(self, link: MqttConnection, reasons: list[ReasonCode]) -> None:
         """Note that the subscriptions are granted, unless one is refused."""
         if refused := self._subscriptions.answered(reasons):
             names, user = ", ".join(refused), self._settings.username
@@ -211,16 +220,16 @@ class MqttSession(BrokerAnswers):
             logger.error("the MQTT broker at %s %s", self.address, self._downgrade())
         self._established()
 
-    def disconnect(self, link: Link, reason: ReasonCode, *, is_packet: bool) -> None:
+    def disconnect(self, link: MqttConnection, reason: ReasonCode, *, is_packet: bool) -> None:
         """Note that the connection is gone; for good if another client took the session over."""
         if is_packet:
             link.loss_explained = True
             if reason.value == TAKEN_OVER:
-                self._fatal = taken_over(self._settings.client_id, self.address)
+                self._fatal = session_taken_over(self._settings.client_id, self.address)
         link.lose(f"the broker at {self.address} closed the connection ({reason})")
 
     def _downgrade(self) -> str:
-        return downgrade(self._subscriptions.at_most_once, self._settings.username)
+        return describe_qos_downgrade(self._subscriptions.at_most_once, self._settings.username)
 
     def _established(self) -> None:
         self.connected = True
@@ -233,7 +242,7 @@ class MqttSession(BrokerAnswers):
         """End this connection and plan the next one."""
         explained = self._link is not None and self._link.loss_explained
         if self.connected and self._reconnect.lost(self._clock(), explained=explained):
-            why += suspicion(self._reconnect.quick_losses, self._settings.client_id)
+            why += describe_repeated_losses(self._reconnect.quick_losses, self._settings.client_id)
         self.connected = False
         self._discard()
         self.detail = f"{why}; next try in {self._reconnect.plan(self._clock()):.1f} s"

@@ -4,7 +4,7 @@ import logging
 import time
 from typing import Final, Literal
 
-__all__ = ["Condition", "State"]
+__all__ = ["GatewayHealth", "State"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -12,7 +12,7 @@ STALLED_SECONDS: Final = 30.0
 State = Literal["starting", "waiting", "running", "stalled", "draining", "failed", "stopped"]
 
 
-class Condition:
+class GatewayHealth:
     """Condition, written by the loop's thread and read by others."""
 
     def __init__(self) -> None:

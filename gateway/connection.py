@@ -15,7 +15,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from gateway.chunk_client import ChunkClient, why_not
+from gateway.chunk_client import ChunkedClient, unsupported_reason
 from gateway.session_events import Incoming, Received
 from gateway.settings import MqttSettings
 from gateway.topics import is_shared
@@ -25,10 +25,10 @@ __all__ = [
     "acknowledge",
     "authenticate",
     "connect",
-    "excuse_ping",
     "is_buffered",
     "new_client",
     "ping",
+    "postpone_ping_timeout",
     "read_bytes",
     "say_goodbye",
     "send",
@@ -50,8 +50,8 @@ def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Recei
         ConfigError: `mqtt.ca_file` cannot be read.
     """
     is_5 = settings.protocol == "5"
-    reason = why_not()
-    kind = ChunkClient if reason is None else paho.Client
+    reason = unsupported_reason()
+    kind = ChunkedClient if reason is None else paho.Client
     client = kind(
         CallbackAPIVersion.VERSION2,
         client_id=settings.client_id,
@@ -60,7 +60,7 @@ def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Recei
         reconnect_on_failure=False,
         manual_ack=True,
     )
-    if isinstance(client, ChunkClient):
+    if isinstance(client, ChunkedClient):
         client.receive, client.answered = receive, answered
     else:
         logger.warning(
@@ -118,7 +118,7 @@ def acknowledge(client: paho.Client, mids: list[bytes]) -> int:
     """PUBACK these packet identifiers in order; returns how many went out or wait in the client."""
     if not mids:
         return 0
-    if isinstance(client, ChunkClient):
+    if isinstance(client, ChunkedClient):
         return len(mids) if client.acknowledge(mids) else 0
     sent = 0
     for mid in mids:
@@ -130,17 +130,17 @@ def acknowledge(client: paho.Client, mids: list[bytes]) -> int:
 
 def read_bytes(client: paho.Client) -> int:
     """Return how much the last read brought, as far as this client knows; 0 if it does not."""
-    return client.last_read_bytes if isinstance(client, ChunkClient) else 0
+    return client.last_read_bytes if isinstance(client, ChunkedClient) else 0
 
 
 def ping(client: paho.Client) -> int:
     """Request an answer behind everything that the broker sends now; returns the ping's number, 0 if this client cannot ping."""
-    return client.ping() if isinstance(client, ChunkClient) else 0
+    return client.ping() if isinstance(client, ChunkedClient) else 0
 
 
-def excuse_ping(client: paho.Client) -> None:
+def postpone_ping_timeout(client: paho.Client) -> None:
     """Excuse a missing PINGRESP while nothing is read: it is not a sign of a dead link. Stock paho reconnects then."""
-    if isinstance(client, ChunkClient):
+    if isinstance(client, ChunkedClient):
         client.excuse_ping()
 
 

@@ -9,9 +9,9 @@ import hashlib
 from typing import Final
 
 from gateway.message import Message, Record, short_id, traceparent
-from gateway.refusal import Refusal
+from gateway.refusal import Rejection
 from gateway.settings import GatewaySettings
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.dead_letter import (
     MAX_PAYLOAD_BYTES,
     DeadLetterRecord,
@@ -23,7 +23,7 @@ from ingest.contract.dead_letter import (
 from ingest.contract.reading import RECORD_VERSION
 from ingest.contract.topics import DEAD_LETTERS
 
-__all__ = ["MAX_PARTS", "part_letters", "shrink", "told", "whole_letter"]
+__all__ = ["MAX_PARTS", "partial_dead_letters", "select_rejections", "shrink_dead_letter", "whole_dead_letter"]
 
 MAX_PARTS: Final = 100
 """Most partial dead letters and receipts of one message; the last letter counts the rest."""
@@ -33,7 +33,7 @@ _MAX_KEY_BYTES: Final = 1024
 _Cut = tuple[str, str | None]
 
 
-def told(refusals: list[Refusal], most: int = MAX_PARTS) -> list[Refusal]:
+def select_rejections(refusals: list[Rejection], most: int = MAX_PARTS) -> list[Rejection]:
     """Select up to `most` rejections of a message in order, giving every device its first before any second."""
     if len(refusals) <= most:
         return refusals
@@ -44,7 +44,7 @@ def told(refusals: list[Refusal], most: int = MAX_PARTS) -> list[Refusal]:
     return [refusals[place] for place in sorted(list(places)[:most])]
 
 
-def whole_letter(message: Message, refusal: Refusal, limits: GatewaySettings, *, devices: int = 1) -> Record:
+def whole_dead_letter(message: Message, refusal: Rejection, limits: GatewaySettings, *, devices: int = 1) -> Record:
     """Return the dead letter of a message of which nothing was stored; it holds the first of several rejected `devices`."""
     fault = refusal.reject
     keep = limits.max_payload_bytes if fault.keep_bytes is None else fault.keep_bytes
@@ -54,14 +54,14 @@ def whole_letter(message: Message, refusal: Refusal, limits: GatewaySettings, *,
     return _letter(message, refusal, limits, cut_payload(message.payload, keep), got=got, partial=False)
 
 
-def part_letters(message: Message, refusals: list[Refusal], limits: GatewaySettings) -> list[Record]:
+def partial_dead_letters(message: Message, refusals: list[Rejection], limits: GatewaySettings) -> list[Record]:
     """Return a dead letter for each rejected part of a message of which something was stored, at most MAX_PARTS.
 
     The first ones have the whole payload, as long as all of them together hold at most `max_payload_bytes` or one
     payload. The rest have its length and sha256.
     """
     most = min(MAX_PARTS, max(1, _MAX_TOPICS_BYTES // len(message.topic)))
-    chosen = told(refusals, most)
+    chosen = select_rejections(refusals, most)
     if len(refusals) > most:
         chosen = [*chosen[:-1], _more(chosen[-1], refusals, len(refusals) - most + 1)]
     budget = max(limits.max_payload_bytes, len(message.payload))
@@ -79,7 +79,7 @@ def part_letters(message: Message, refusals: list[Refusal], limits: GatewaySetti
     return records
 
 
-def shrink(record: Record) -> Record | None:
+def shrink_dead_letter(record: Record) -> Record | None:
     """Shrink a dead letter that is too large for Kafka: to 64 KiB of payload, then none, then a cut topic; then return None."""
     letter = decode_dead_letter(record.value)
     payload = base64.b64decode(letter.payload_base64)
@@ -94,14 +94,14 @@ def shrink(record: Record) -> Record | None:
     return record._replace(value=encode_dead_letter(letter))
 
 
-def _more(last: Refusal, refusals: list[Refusal], count: int) -> Refusal:
+def _more(last: Rejection, refusals: list[Rejection], count: int) -> Rejection:
     """Return the rejection for all parts without a dead letter, in place of the last one; without a device if of several."""
     device = last.device if all(one.device == last.device for one in refusals) else None
     return last._replace(device=device, reject=Reject(last.reject.reason, "$", f"{count} more parts rejected", None))
 
 
 def _letter(
-    message: Message, refusal: Refusal, limits: GatewaySettings, cut: _Cut, *, got: str | None, partial: bool
+    message: Message, refusal: Rejection, limits: GatewaySettings, cut: _Cut, *, got: str | None, partial: bool
 ) -> Record:
     fault, device = refusal.reject, refusal.device
     letter = DeadLetterRecord(
@@ -115,9 +115,9 @@ def _letter(
         payload_base64=cut[0],
         payload_bytes=len(message.payload),
         partial=partial,
-        path=None if fault.path is None else show(fault.path),
-        got=None if got is None else show(got),
-        wanted=None if fault.wanted is None else show(fault.wanted),
+        path=None if fault.path is None else show_text(fault.path),
+        got=None if got is None else show_text(got),
+        wanted=None if fault.wanted is None else show_text(fault.wanted),
         device=device,
         profile=fault.profile,
         qos=message.qos,

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from gateway.outcome import Gate, Message, Outcome
-from gateway.policy import Policy
+from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
@@ -17,7 +17,7 @@ from ingest.contract.errors import TidegateError
 from ingest.contract.reading import Reading, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
-__all__ = ["BadLine", "decode_lines", "describe", "read_line"]
+__all__ = ["BadLine", "decode_lines", "describe_outcome", "read_line"]
 
 
 class BadLine(TidegateError):
@@ -30,7 +30,7 @@ def decode_lines(
     limits: GatewaySettings,
     *,
     received_us: int | None = None,
-    policy: Policy | None = None,
+    policy: ReadingPolicy | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Decode each line as if it came in now, at QoS 1, not retained.
 
@@ -44,18 +44,18 @@ def decode_lines(
         BadLine: a line is not a JSON object with `topic` and `payload` or `payload_base64`.
         ConfigError: a route is wrong.
     """
-    gate = Gate(compile_routes(routes, limits), limits, policy=policy)
+    gate = MessageProcessor(compile_routes(routes, limits), limits, policy=policy)
     for number, line in enumerate(lines, start=1):
         if line.strip():
             yield _decode(gate, number, line, received_us or time.time_ns() // 1000)
 
 
-def _decode(gate: Gate, number: int, line: str, received_us: int) -> dict[str, Any]:
+def _decode(gate: MessageProcessor, number: int, line: str, received_us: int) -> dict[str, Any]:
     identity, topic, payload = read_line(number, line)
-    return {"id": identity, **describe(gate.decide(Message(number, 0, received_us, topic, payload)))}
+    return {"id": identity, **describe_outcome(gate.decide(Message(number, 0, received_us, topic, payload)))}
 
 
-def describe(outcome: Outcome) -> dict[str, Any]:
+def describe_outcome(outcome: Outcome) -> dict[str, Any]:
     """Describe an outcome: the result of `decode_lines` without the line's id."""
     letters = [decode_dead_letter(record.value) for record in outcome.records if record.topic == DEAD_LETTERS]
     found: dict[str, Any] = {"outcome": "ignored", "reason": None, "readings": [], "rejected": []}

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from gateway.show import show
+from gateway.show import show_text
 from gateway.topics import id_fault
-from gateway.watch import FolderWatch, stamp_of
+from gateway.watch import FolderWatch, file_stamp
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import Reason
@@ -46,10 +46,10 @@ class DeviceRegistry:
             ConfigError: the file does not exist, or a line is wrong; the text names the line.
         """
         self._path = path
-        self._watch = FolderWatch(lambda: {path.name: stamp_of(path.stat())})
+        self._watch = FolderWatch(lambda: {path.name: file_stamp(path.stat())})
         self.refused: str | None = None
         try:
-            stamp = stamp_of(path.stat())
+            stamp = file_stamp(path.stat())
             self.devices = read_registry(path)
         except OSError as error:
             message = (
@@ -70,7 +70,7 @@ class DeviceRegistry:
             if stamps is None:
                 return False
             devices = read_registry(self._path)
-            if stamp_of(self._path.stat()) != stamps[self._path.name]:
+            if file_stamp(self._path.stat()) != stamps[self._path.name]:
                 return False  # it changed while it was read: the next look finds the change
             self._watch.take(stamps)
             fault = unknown_profile(devices, known_profiles)
@@ -93,7 +93,8 @@ def unknown_profile(devices: dict[str, RegisteredDevice], known: Set[str]) -> st
     """Return a sentence about the first device whose profile does not exist; None if there is none."""
     for one in devices.values():
         if one.profile is not None and one.profile not in known:
-            return f"device {show(one.device)} names profile {show(one.profile)}, but no file of the folder has that profile"
+            device, profile = show_text(one.device), show_text(one.profile)
+            return f"device {device} names profile {profile}, but no file of the folder has that profile"
     return None
 
 
@@ -159,16 +160,16 @@ def identity_fault(topic_device: str, claimed: object, path: str) -> Reject | No
         return None
     if isinstance(claimed, int) and not isinstance(claimed, bool) and str(claimed) == topic_device:
         return None
-    got = show(claimed) if isinstance(claimed, str) else show(repr(claimed))
-    return Reject(Reason.IDENTITY_MISMATCH, path, got, f"{show(topic_device)}, the device of the topic")
+    got = show_text(claimed) if isinstance(claimed, str) else show_text(repr(claimed))
+    return Reject(Reason.IDENTITY_MISMATCH, path, got, f"{show_text(topic_device)}, the device of the topic")
 
 
 def _fault(entry: RegisteredDevice) -> str | None:
     wanted = id_fault(entry.device, MAX_ID_BYTES)
     if wanted is not None:
-        return f"device {show(entry.device)!r} is not a valid device id: wanted {wanted}"
+        return f"device {show_text(entry.device)!r} is not a valid device id: wanted {wanted}"
     for key, value in entry.tags.items():
         wanted = id_fault(key, MAX_TAG_BYTES) or (id_fault(value, MAX_TAG_BYTES) if value else None)
         if wanted is not None:
-            return f"tag {show(key)}={show(value)} of device {show(entry.device)}: wanted {wanted}"
+            return f"tag {show_text(key)}={show_text(value)} of device {show_text(entry.device)}: wanted {wanted}"
     return None

@@ -4,13 +4,13 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gateway.decode_file import describe
-from gateway.decoders.candidates import choose
-from gateway.decoders.mapping_extends import follow
+from gateway.decode_file import describe_outcome
+from gateway.decoders.candidates import choose_candidate
+from gateway.decoders.mapping_extends import resolve_extends
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.shape import RouteMatch
-from gateway.outcome import Gate, Message
-from gateway.policy import Policy
+from gateway.outcome import Message, MessageProcessor
+from gateway.policy import ReadingPolicy
 from gateway.routes import Route, RouteTable, compile_routes, shipped_base, shipped_mappings
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
@@ -27,7 +27,7 @@ def explain_message(
     routes: tuple[RouteSettings, ...],
     limits: GatewaySettings,
     *,
-    policy: Policy | None = None,
+    policy: ReadingPolicy | None = None,
     received_us: int,
 ) -> dict[str, Any]:
     """Explain what the gateway would do with one message that comes in now.
@@ -42,7 +42,7 @@ def explain_message(
         ConfigError: a route is wrong.
     """
     table = compile_routes(routes, limits)
-    outcome = Gate(table, limits, policy=policy).decide(
+    outcome = MessageProcessor(table, limits, policy=policy).decide(
         Message(1, 0, received_us, topic.encode("utf-8", "surrogateescape"), payload)
     )
     match = table.match(topic)
@@ -54,7 +54,7 @@ def explain_message(
     elif match is None:
         found["tried"] = _tried(table, topic, None, None)
         found["suggestion"] = _suggest(table, topic)
-    return found | {"device": outcome.device} | describe(outcome)
+    return found | {"device": outcome.device} | describe_outcome(outcome)
 
 
 def list_routes(routes: tuple[RouteSettings, ...], limits: GatewaySettings) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ def find_mapping(name: str, own: Mapping[str, MappingSettings], routes: Iterable
         message = f"no mapping is named {name!r}{hint} (known: {', '.join(sorted(known))})"
         raise ConfigError(message)
     try:
-        return shipped_base(follow(name, found, own))
+        return shipped_base(resolve_extends(name, found, own))
     except ValueError as error:
         message = f"mapping {name}: {error}"
         raise ConfigError(message) from error
@@ -111,7 +111,7 @@ def _conditions(route: Route) -> list[str]:
 def _taken(match: RouteMatch, payload: bytes, limits: GatewaySettings) -> RouteMatch | None:
     if not match.candidates:
         return match
-    chosen = choose(match, payload, limits)
+    chosen = choose_candidate(match, payload, limits)
     return None if isinstance(chosen, Reject) else chosen[0]
 
 

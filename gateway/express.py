@@ -12,9 +12,9 @@ from typing import Final
 from gateway.block import COUNT_BYTES, Block
 from gateway.clock_behind import earliest_usual_us
 from gateway.decoders.shape import RouteMatch
-from gateway.kept import Kept
-from gateway.native_text import MAX_DEPTH, NativeText, Readings
-from gateway.policy import NumberLimits, Policy
+from gateway.kept import BoundedCache
+from gateway.native_text import MAX_DEPTH, NativeJsonEncoder, Readings
+from gateway.policy import NumberLimits, ReadingPolicy
 from gateway.routes import RouteTable
 from gateway.session_events import Incoming, Received
 from gateway.settings import GatewaySettings
@@ -22,7 +22,7 @@ from gateway.times import YEAR_2000_S
 from gateway.topics import id_fault
 from ingest.contract.reading import RECORD_VERSION, hash_payload
 
-__all__ = ["Express"]
+__all__ = ["FastPathEncoder"]
 
 _MAX_TOPIC_BYTES: Final = 4096
 """Most bytes of a remembered topic, with its device and piece; MQTT allows topics of 65,535 bytes."""
@@ -31,22 +31,22 @@ _TIMED: Final = ',"time_us":'
 """No text of a message contains this: a quote in JSON text has a backslash before it."""
 
 Read = Callable[[bytes, bytes, int, int], Readings | None]
-"""`NativeText.read`, shared by all devices with the same checks."""
+"""`NativeJsonEncoder.read`, shared by all devices with the same checks."""
 
 _Topic = tuple[str, bytes, str]
 """Device, key of its records, and its piece of the records."""
 
 
-class Express:
+class FastPathEncoder:
     """Fast path. It fills blocks with the messages that may take it. Not thread-safe."""
 
-    def __init__(self, routes: RouteTable, limits: GatewaySettings, policy: Policy) -> None:
+    def __init__(self, routes: RouteTable, limits: GatewaySettings, policy: ReadingPolicy) -> None:
         self._routes, self._limits, self._policy = routes, limits, policy
-        self._text = NativeText(limits.max_readings_per_message)
-        self._topics: Kept[bytes, _Topic | None] = Kept(_MAX_TOPIC_BYTES)
-        self._readers: Kept[str, Read | None] = Kept(_MAX_TOPIC_BYTES)
-        self._timed_readers: Kept[str, Read | None] = Kept(_MAX_TOPIC_BYTES)
-        self._texts: dict[NumberLimits, NativeText] = {}
+        self._text = NativeJsonEncoder(limits.max_readings_per_message)
+        self._topics: BoundedCache[bytes, _Topic | None] = BoundedCache(_MAX_TOPIC_BYTES)
+        self._readers: BoundedCache[str, Read | None] = BoundedCache(_MAX_TOPIC_BYTES)
+        self._timed_readers: BoundedCache[str, Read | None] = BoundedCache(_MAX_TOPIC_BYTES)
+        self._texts: dict[NumberLimits, NativeJsonEncoder] = {}
         self._head = f'{{"v":{RECORD_VERSION},"gateway":{json.dumps(limits.gateway_id)},"epoch":'
 
     def tick(self) -> None:
@@ -126,7 +126,7 @@ class Express:
             block.size_bytes += len(payload) + len(value)
         return begin + len(block.messages) - before
 
-    def _ask(self, device: str, readers: Kept[str, Read | None]) -> Read | None:
+    def _ask(self, device: str, readers: BoundedCache[str, Read | None]) -> Read | None:
         answer = self._reader(device)
         if answer is not None and readers is self._timed_readers:
             answer = partial(_read_timed, answer)
@@ -140,7 +140,7 @@ class Express:
         if limits is None:
             return None
         if limits not in self._texts:
-            self._texts[limits] = NativeText(self._limits.max_readings_per_message, limits)
+            self._texts[limits] = NativeJsonEncoder(self._limits.max_readings_per_message, limits)
         return self._texts[limits].read
 
     def _find(self, topic: bytes) -> _Topic | None:

@@ -12,10 +12,10 @@ from gateway.publisher import Publisher
 from gateway.settings import MqttSettings
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["FleetTotals", "Journal", "run_fleet"]
+__all__ = ["FleetTotals", "PublishJournal", "run_fleet"]
 
 
-class Journal:
+class PublishJournal:
     """Log of what was tried and what was acknowledged, line by line: `A` or `P`, device, boot, seq, epoch ms."""
 
     def __init__(self, file: Path) -> None:
@@ -50,7 +50,7 @@ def run_fleet(
     stop: threading.Event,
     seconds: float | None = None,
     connections: int = 2,
-    journal: Journal | None = None,
+    journal: PublishJournal | None = None,
     client_prefix: str = "tidegate-fleet",
     on_sent: Callable[[FleetMessage], None] | None = None,
     drain_seconds: float = 5.0,

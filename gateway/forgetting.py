@@ -10,22 +10,22 @@ from typing import Final
 
 from gateway.shared_id import ReadNewer
 from ingest.contract.forget import FORGET_KEY, decode_forget
-from monitoring.poll import Poll
+from monitoring.poll import PeriodicQuery
 
-__all__ = ["Forgetting"]
+__all__ = ["ErasureListener"]
 
 LOOK_SECONDS: Final = 30.0
 _END_SECONDS: Final = 1.0
 
 
-class Forgetting:
+class ErasureListener:
     """Reader of erasures. `start`, `stop` and `take` belong to the gateway's thread, `look` to that of the poll."""
 
     def __init__(self, read_newer: ReadNewer) -> None:
         self._read_newer = read_newer
         self._offsets: dict[int, int] | None = None
         self._heard: list[str] = []
-        self._poll: Poll[int] = Poll("erasures", LOOK_SECONDS, self.look, default=0)
+        self._poll: PeriodicQuery[int] = PeriodicQuery("erasures", LOOK_SECONDS, self.look, default=0)
 
     def start(self) -> None:
         """Begin to look; a second call does nothing."""

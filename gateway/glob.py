@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-__all__ = ["compile_glob", "glob", "glob_pattern", "is_glob", "specificity"]
+__all__ = ["compile_glob", "compile_globs", "glob_pattern", "glob_sort_key", "is_glob"]
 
 
 def is_glob(pattern: str) -> bool:
@@ -15,7 +15,7 @@ def is_glob(pattern: str) -> bool:
     return "*" in pattern or "?" in pattern
 
 
-def specificity(pattern: str) -> tuple[bool, int, int, str]:
+def glob_sort_key(pattern: str) -> tuple[bool, int, int, str]:
     """Return a sort key, the most specific first: no wildcard, then more literal characters, then fewer `*`."""
     stars, marks = pattern.count("*"), pattern.count("?")
     return is_glob(pattern), stars + marks - len(pattern), stars, pattern
@@ -26,7 +26,7 @@ def compile_glob(pattern: str) -> re.Pattern[str]:
     return re.compile(glob_pattern(pattern), re.DOTALL)
 
 
-def glob(patterns: Iterable[str]) -> Callable[[str], Any] | None:
+def compile_globs(patterns: Iterable[str]) -> Callable[[str], Any] | None:
     """Compile one test for all patterns; None if there are none."""
     texts = list(patterns)
     if not texts:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from gateway.block import Block
-from gateway.express import Express
-from gateway.outcome import Gate
+from gateway.express import FastPathEncoder
+from gateway.outcome import MessageProcessor
 from gateway.session_events import Incoming, Received
 
-__all__ = ["MAX_BLOCK", "Intake"]
+__all__ = ["MAX_BLOCK", "MessageIntake"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -18,7 +18,7 @@ MAX_BLOCK: Final = 500
 """Most messages of one block."""
 
 
-class Intake:
+class MessageIntake:
     """Numbering of messages and decision about each. Owned by the gateway's one thread.
 
     Attributes:
@@ -29,8 +29,8 @@ class Intake:
 
     def __init__(
         self,
-        gate: Gate,
-        express: Express,
+        gate: MessageProcessor,
+        express: FastPathEncoder,
         *,
         is_full: Callable[[Block], bool],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,

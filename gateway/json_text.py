@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["BadNumber", "Document", "parse_json", "strip_mark"]
+__all__ = ["BadNumber", "Document", "parse_json", "strip_byte_order_mark"]
 
 DUPLICATE_KEY: Final = "duplicate_key"
 JSON_IN_TEXT: Final = "json_in_text"
@@ -43,7 +43,7 @@ class BadNumber:
     __slots__ = ("text", "wanted")
 
     def __init__(self, text: str, wanted: str = "a finite number") -> None:
-        self.text, self.wanted = show(text), wanted
+        self.text, self.wanted = show_text(text), wanted
 
     def __repr__(self) -> str:
         return self.text
@@ -91,7 +91,7 @@ def _parse(payload: bytes, max_depth: int) -> Document | Reject:
     except RecursionError:
         return _too_deep(max_depth)
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return _parse_exactly(strip_mark(payload), max_depth)
+        return _parse_exactly(strip_byte_order_mark(payload), max_depth)
     brackets = payload.count(b"{") + payload.count(b"[")
     if brackets > max_depth and _depth(value) > max_depth:
         return _too_deep(max_depth)
@@ -103,7 +103,7 @@ def _parse(payload: bytes, max_depth: int) -> Document | Reject:
     return Document(value) if is_whole else _parse_exactly(payload, max_depth)
 
 
-def strip_mark(payload: bytes) -> bytes:
+def strip_byte_order_mark(payload: bytes) -> bytes:
     """Return the payload without a UTF-8 byte order mark, which editors and .NET put in front."""
     return payload.removeprefix(_MARK)
 
@@ -166,7 +166,7 @@ def _parse_exactly(payload: bytes, max_depth: int) -> Document | Reject:
     except RecursionError:
         return _too_deep(max_depth)
     except json.JSONDecodeError as error:
-        return Reject(Reason.BAD_JSON, got=show(_fault(error, text)), wanted="one JSON document")
+        return Reject(Reason.BAD_JSON, got=show_text(_fault(error, text)), wanted="one JSON document")
     if _depth(value) > max_depth:
         return _too_deep(max_depth)
     if "\\u" in text and _holds_surrogate(value):

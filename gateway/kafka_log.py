@@ -8,7 +8,7 @@ from ingest.admin import wait_for_kafka
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.log import LogWriter
 from ingest.producer import open_writer
-from ingest.record_limits import Learned
+from ingest.record_limits import LearnedLimits
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import ensure_topics
 
@@ -21,7 +21,12 @@ OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
 
 
 def open_kafka(
-    kafka: KafkaSettings, stop: threading.Event, tell: Callable[[str], None], *, used_topics: set[str], learned: Learned
+    kafka: KafkaSettings,
+    stop: threading.Event,
+    tell: Callable[[str], None],
+    *,
+    used_topics: set[str],
+    learned: LearnedLimits,
 ) -> LogWriter | None:
     """Wait for Kafka, make sure its topics exist, and open a writer.
 

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from gateway.decoders.mapping import case_settings
-from gateway.decoders.mapping_names import AnyOf, Names
+from gateway.decoders.mapping_names import NameRules, PatternSet
 from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
 from gateway.decoders.vendor_settings import OwnVendors, VendorSettings
 from gateway.decoders.vendors import named_vendors
 from gateway.presets.load import known_vendors
 from gateway.routes import Route, RouteTable, shipped_mappings
 
-__all__ = ["keep_step", "with_steps"]
+__all__ = ["add_keep_steps", "find_keep_step"]
 
 _PLAIN: Final = re.compile(r"[\w.*\[\]-]{1,60}", re.ASCII)
 """Names and patterns that a step may show. None of them is a command, whoever chose the name."""
@@ -27,16 +27,16 @@ class _Cause(NamedTuple):
     vendor: str = ""
 
 
-def with_steps(rows: Iterable[dict[str, Any]], table: RouteTable, own: OwnVendors) -> list[dict[str, Any]]:
+def add_keep_steps(rows: Iterable[dict[str, Any]], table: RouteTable, own: OwnVendors) -> list[dict[str, Any]]:
     """Return rows of `read_left_out` with `next`: the step that keeps the field, None if unknown."""
     routes = {route.label: route for route in table.routes}
     return [
-        {**row, "next": keep_step(routes[row["route"]], row["field"], own) if row["route"] in routes else None}
+        {**row, "next": find_keep_step(routes[row["route"]], row["field"], own) if row["route"] in routes else None}
         for row in rows
     ]
 
 
-def keep_step(route: Route, field: str, own: OwnVendors) -> str | None:
+def find_keep_step(route: Route, field: str, own: OwnVendors) -> str | None:
     """Return the setting to change so that a route's mapping keeps a field; None if no list of the mapping leaves it out.
 
     `own` holds the vendors of the settings.
@@ -85,7 +85,7 @@ def _cause(settings: MappingSettings, field: str, known: dict[str, VendorSetting
 
 def _of_case(case: CaseSettings, field: str, last: str, number: int) -> _Cause | None:
     renames = {old: new for old, new in case.rename.items() if _is_constant(new)}
-    rule = Names(case, {}, ()).decide(field, last, case.prefix if _is_constant(case.prefix) else "", renames)
+    rule = NameRules(case, {}, ()).decide(field, last, case.prefix if _is_constant(case.prefix) else "", renames)
     if rule.skip and rule.chosen:
         return _Cause("skip", _pattern(case.skip, rule.name, renames.get(field, last)), number)
     if rule.skip:
@@ -100,12 +100,12 @@ def _of_vendors(case: CaseSettings, field: str, last: str, known: dict[str, Vend
             pattern = _pattern(vendor.skip, vendor.rename.get(field, field), vendor.rename.get(field, last))
             if pattern:
                 yield _Cause("skip", pattern, vendor=name)
-            elif not AnyOf(vendor.text)(field, last):
+            elif not PatternSet(vendor.text)(field, last):
                 yield _Cause("text", vendor=name)
 
 
 def _pattern(patterns: Iterable[str], name: str, last: str) -> str:
-    return next((one for one in patterns if AnyOf((one,))(name, last)), "")
+    return next((one for one in patterns if PatternSet((one,))(name, last)), "")
 
 
 def _is_constant(template: str) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import Final, TypeVar
 
-__all__ = ["Kept"]
+__all__ = ["BoundedCache"]
 
 MAX_ENTRIES: Final = 20_000
 MAX_BYTES: Final = 16 * 1024 * 1024
@@ -10,7 +10,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Kept(dict[K, V]):
+class BoundedCache(dict[K, V]):
     """Cache that forgets everything once it is full: usual values soon return. Add only by `keep`.
 
     Attributes:

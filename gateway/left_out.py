@@ -18,7 +18,7 @@ _MAX_BYTES: Final = 200_000
 _FRAME_BYTES: Final = 100
 
 
-class LeftOut(msgspec.Struct, frozen=True):
+class LeftOutRecord(msgspec.Struct, frozen=True):
     """Record of one gateway. `more` says that names or routes did not fit."""
 
     since_ms: int
@@ -36,9 +36,9 @@ def encode_left_out(routes: Mapping[str, Mapping[str, int]], since_ms: int, *, m
         for name in names[:_MAX_NAMES]:
             room -= _written_bytes(name) + (0 if label in kept else _written_bytes(label))
             if room < 0:
-                return msgspec.json.encode(LeftOut(since_ms, kept, True))
+                return msgspec.json.encode(LeftOutRecord(since_ms, kept, True))
             kept.setdefault(label, {})[name] = fields[name]
-    return msgspec.json.encode(LeftOut(since_ms, kept, more))
+    return msgspec.json.encode(LeftOutRecord(since_ms, kept, more))
 
 
 def _written_bytes(name: str) -> int:
@@ -58,7 +58,7 @@ def read_left_out(state: Iterable[tuple[str, bytes]]) -> list[dict[str, Any]]:
         if not is_left_out(key):
             continue
         try:
-            found = msgspec.json.decode(value, type=LeftOut)
+            found = msgspec.json.decode(value, type=LeftOutRecord)
         except msgspec.MsgspecError:
             continue
         rows += [

@@ -18,10 +18,10 @@ from paho.mqtt.reasoncodes import ReasonCode
 from gateway.connection import (
     acknowledge,
     connect,
-    excuse_ping,
     is_buffered,
     new_client,
     ping,
+    postpone_ping_timeout,
     read_bytes,
     say_goodbye,
     send,
@@ -29,9 +29,9 @@ from gateway.connection import (
 from gateway.publish_packet import BadPacket
 from gateway.session_events import Incoming, SessionEvents
 from gateway.settings import MqttSettings
-from gateway.show import show
+from gateway.show import show_text
 
-__all__ = ["BrokerAnswers", "Link"]
+__all__ = ["ConnectionEvents", "MqttConnection"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -41,20 +41,20 @@ _READS_PER_PASS: Final = 500
 """Most reads per pass of a client that takes one packet at a time."""
 
 
-class BrokerAnswers:
-    """Answers of the broker on a link. All of these run inside `Link.turn`."""
+class ConnectionEvents:
+    """Answers of the broker on a link. All of these run inside `MqttConnection.turn`."""
 
-    def connack(self, link: "Link", reason: ReasonCode, *, session_present: bool) -> None:
+    def connack(self, link: "MqttConnection", reason: ReasonCode, *, session_present: bool) -> None:
         """Handle CONNACK: the broker accepts the connection, or refuses it."""
 
-    def suback(self, link: "Link", reasons: list[ReasonCode]) -> None:
+    def suback(self, link: "MqttConnection", reasons: list[ReasonCode]) -> None:
         """Handle SUBACK: the broker grants subscriptions, or refuses them."""
 
-    def disconnect(self, link: "Link", reason: ReasonCode, *, is_packet: bool) -> None:
+    def disconnect(self, link: "MqttConnection", reason: ReasonCode, *, is_packet: bool) -> None:
         """Handle the end of the connection; `is_packet`: the broker announced it."""
 
 
-class Link:
+class MqttConnection:
     """One connection, from the attempt to its end. Not thread-safe.
 
     Attributes:
@@ -65,7 +65,7 @@ class Link:
     """
 
     def __init__(
-        self, settings: MqttSettings, events: SessionEvents, answers: BrokerAnswers, clock: Callable[[], float]
+        self, settings: MqttSettings, events: SessionEvents, answers: ConnectionEvents, clock: Callable[[], float]
     ) -> None:
         """Make a link that is not connected yet.
 
@@ -110,7 +110,7 @@ class Link:
             if writable:
                 client.loop_write()
             if not read:
-                excuse_ping(client)
+                postpone_ping_timeout(client)
             client.loop_misc()
         except Exception as error:
             # A packet that paho cannot parse raises from loop_read and would do so forever: begin a new connection.
@@ -139,7 +139,7 @@ class Link:
         try:
             return send(self.client, topic, payload, correlation)
         except Exception as error:
-            logger.warning("MQTT session: cannot publish to %s: %s", show(topic), show(f"{error}"))
+            logger.warning("MQTT session: cannot publish to %s: %s", show_text(topic), show_text(f"{error}"))
             return False
 
     def lose(self, why: str) -> None:
@@ -187,8 +187,8 @@ class Link:
         return guarded
 
     def _fault(self, stage: str, error: Exception) -> None:
-        logger.error("MQTT session: %s failed: %s", stage, show(f"{type(error).__name__}: {error}"))
-        self.lose(f"{stage} failed ({show(str(error))}); reconnecting")
+        logger.error("MQTT session: %s failed: %s", stage, show_text(f"{type(error).__name__}: {error}"))
+        self.lose(f"{stage} failed ({show_text(str(error))}); reconnecting")
         self.loss_explained = True
         self._events.failed(stage)
 

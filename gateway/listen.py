@@ -12,7 +12,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from gateway.connection import authenticate
 from gateway.receipts import receipt_topic
 from gateway.settings import MqttSettings
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["ReceiptListener"]
@@ -90,6 +90,8 @@ class ReceiptListener:
             told = None
         if not isinstance(told, dict):
             told = {"reason": "no receipt", "got": f"{len(message.payload)} bytes that no Tidegate gateway wrote"}
-        safe = {show(str(key)): show(value) if isinstance(value, str) else value for key, value in told.items()}
+        safe = {
+            show_text(str(key)): show_text(value) if isinstance(value, str) else value for key, value in told.items()
+        }
         if not self._received.full():
             self._received.put(safe)

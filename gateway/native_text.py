@@ -11,11 +11,11 @@ from typing import Annotated, Final
 import msgspec
 
 from gateway.decoders.values import metric_fault
-from gateway.kept import Kept
-from gateway.plausible.table import CALM_HIGH, CALM_LOW, Watch, load_table
+from gateway.kept import BoundedCache
+from gateway.plausible.table import CALM_HIGH, CALM_LOW, PlausibilityCheck, load_table
 from gateway.policy import NumberLimits
 
-__all__ = ["MAX_DEPTH", "NativeText", "Readings"]
+__all__ = ["MAX_DEPTH", "NativeJsonEncoder", "Readings"]
 
 MAX_DEPTH: Final = 3
 """Deepest nesting of messages taken here: `{"values": {"temp": {"value": 21.5}}}`."""
@@ -47,7 +47,7 @@ class _MixedItem(msgspec.Struct, gc=False):
 Readings = tuple[str, int, int | None, int | None]
 """The members of `readings`, how many they are, and boot and seq: both or neither."""
 
-_Watched = tuple[int, float, float, Watch]
+_Watched = tuple[int, float, float, PlausibilityCheck]
 """Place of a number of a known quantity, the ends of its certain range, and the watch for numbers outside of it."""
 _Shape = tuple[str, tuple[_Watched, ...]]
 
@@ -63,7 +63,7 @@ _TIME: Final = "\0"
 """Placeholder of the time in a piece: no JSON text contains it."""
 
 
-class NativeText:
+class NativeJsonEncoder:
     """Bounded memory of the pieces. Not thread-safe."""
 
     def __init__(self, max_readings: int, limits: NumberLimits | None = None) -> None:
@@ -74,9 +74,9 @@ class NativeText:
         self._is_usual = (self._codes | {0.0}).isdisjoint
         self._units = {} if limits is None else {name: f',"unit":{json.dumps(u)}' for name, u in limits.units.items()}
         self._max_metrics = min(_MAX_METRICS, max_readings)
-        self._shapes: Kept[tuple[str, ...], _Shape] = Kept(_MAX_SHAPE_BYTES)
-        self._pieces: Kept[str, str] = Kept(_MAX_PIECE_BYTES)
-        self._mixed: Kept[bytes, None] = Kept(_MAX_PIECE_BYTES)
+        self._shapes: BoundedCache[tuple[str, ...], _Shape] = BoundedCache(_MAX_SHAPE_BYTES)
+        self._pieces: BoundedCache[str, str] = BoundedCache(_MAX_PIECE_BYTES)
+        self._mixed: BoundedCache[bytes, None] = BoundedCache(_MAX_PIECE_BYTES)
 
     def read(self, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
         """Return the readings, or None if the native decoder must look.

@@ -7,25 +7,25 @@ from typing import Final
 import msgspec
 
 from gateway.clock_behind import flag_clocks_behind
-from gateway.dead_letters import part_letters, told, whole_letter
-from gateway.decoders.candidates import choose
+from gateway.dead_letters import partial_dead_letters, select_rejections, whole_dead_letter
+from gateway.decoders.candidates import choose_candidate
 from gateway.decoders.registry import make_decoders
 from gateway.decoders.senml import RELATIVE_TIME
 from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
 from gateway.decoders.state import DecoderState
 from gateway.message import Message, Record, identity_of, property_id, traceparent
-from gateway.policy import Policy
-from gateway.refusal import Refusal
+from gateway.policy import ReadingPolicy
+from gateway.refusal import Rejection
 from gateway.routes import RouteTable
 from gateway.settings import GatewaySettings
-from gateway.show import show
+from gateway.show import show_text
 from gateway.topics import empty_level, id_fault
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import RECORD_VERSION, ReadingRecord, encode_record, hash_payload
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import GATEWAY_STATE, READINGS
 
-__all__ = ["Gate", "Message", "Outcome", "Record"]
+__all__ = ["Message", "MessageProcessor", "Outcome", "Record"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -56,11 +56,11 @@ class Outcome(msgspec.Struct, gc=False):
     sequence: list[tuple[int, int]] = []
     changes: list[tuple[str, bytes]] = []
     replies: list[Reply] = []
-    refusals: list[Refusal] = []
+    refusals: list[Rejection] = []
     retained: bool = False
 
 
-class Gate:
+class MessageProcessor:
     """Decision about outcomes. Pure, except for a log line when a decoder fails unexpectedly."""
 
     def __init__(
@@ -69,10 +69,10 @@ class Gate:
         limits: GatewaySettings,
         *,
         state: DecoderState | None = None,
-        policy: Policy | None = None,
+        policy: ReadingPolicy | None = None,
     ) -> None:
         self._routes, self._limits = routes, limits
-        self._state, self._policy = state or DecoderState(), policy or Policy()
+        self._state, self._policy = state or DecoderState(), policy or ReadingPolicy()
         self._state.window_messages = limits.window_messages
         self._decoders = make_decoders(self._state, limits)
         self._known_devices: set[str] = set()
@@ -112,7 +112,7 @@ class Gate:
         except Exception as error:
             logger.exception("A decoder failed on message %d. The message becomes a dead letter.", message.number)
             fault = Reject(
-                Reason.INTERNAL_ERROR, got=show(f"{type(error).__name__}: {error}"), wanted="a report of this bug"
+                Reason.INTERNAL_ERROR, got=show_text(f"{type(error).__name__}: {error}"), wanted="a report of this bug"
             )
             return self.reject(message, fault, None)
 
@@ -123,7 +123,7 @@ class Gate:
         topic = message.topic.decode("utf-8", "backslashreplace")
         outcome = _refused(message, topic, fault, device)
         outcome.sequence = sequence or []
-        outcome.records = [whole_letter(message, outcome.refusals[0], self._limits)]
+        outcome.records = [whole_dead_letter(message, outcome.refusals[0], self._limits)]
         return outcome
 
     def _decide(self, message: Message) -> Outcome:
@@ -151,7 +151,7 @@ class Gate:
         wanted = "a native topic (tidegate/v1/<device>/readings) or a route in [[routes]]"
         if level := empty_level(topic):
             wanted = f"a route in [[routes]]; {level}, and a named segment matches no empty level"
-        return self.reject(message, Reject(Reason.NO_ROUTE, "topic", show(topic), wanted), None)
+        return self.reject(message, Reject(Reason.NO_ROUTE, "topic", show_text(topic), wanted), None)
 
     def _device_fault(self, device: str) -> str | None:
         if device in self._known_devices:
@@ -168,7 +168,7 @@ class Gate:
         self._policy.begin(message)
         document = None
         if match.candidates:
-            chosen = choose(match, message.payload, self._limits)
+            chosen = choose_candidate(match, message.payload, self._limits)
             if isinstance(chosen, Reject):
                 return self._write(message, self._settle(message, topic, match, chosen))
             match, document = chosen
@@ -271,11 +271,11 @@ class Gate:
         refusals = outcome.refusals
         if outcome.accepted and refusals:
             outcome.parts = [refusal.reject.reason for refusal in refusals]
-            outcome.records += part_letters(message, refusals, self._limits)
-            outcome.refusals = told(refusals)
+            outcome.records += partial_dead_letters(message, refusals, self._limits)
+            outcome.refusals = select_rejections(refusals)
         elif refusals:
-            outcome.records = [whole_letter(message, refusals[0], self._limits, devices=len(refusals))]
-            outcome.refusals = told(refusals)
+            outcome.records = [whole_dead_letter(message, refusals[0], self._limits, devices=len(refusals))]
+            outcome.refusals = select_rejections(refusals)
         return outcome
 
 
@@ -319,7 +319,9 @@ def _join(outcomes: list[Outcome]) -> Outcome:
 def _bad_device(path: str, device: str, topic: str, fault: str) -> Reject:
     """Return why this is not a device id; if the topic gave an empty one, which level is empty."""
     level = "" if device or path != "topic" else empty_level(topic)
-    return Reject(Reason.BAD_DEVICE_ID, path, show(topic if level else device), f"{fault}: {level}" if level else fault)
+    return Reject(
+        Reason.BAD_DEVICE_ID, path, show_text(topic if level else device), f"{fault}: {level}" if level else fault
+    )
 
 
 def _refused(
@@ -334,5 +336,5 @@ def _refused(
 
 def _refusal(
     message: Message, topic: str, fault: Reject, device: str | None, known_by: str | None, *, partial: bool
-) -> Refusal:
-    return Refusal(device, fault, message.response_topic, message.correlation, known_by, topic, partial)
+) -> Rejection:
+    return Rejection(device, fault, message.response_topic, message.correlation, known_by, topic, partial)

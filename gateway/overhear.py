@@ -14,12 +14,14 @@ from gateway.settings import MqttSettings
 from gateway.topics import subscription_filter
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["overhear"]
+__all__ = ["read_live_messages"]
 
 _WAITING = 10_000
 
 
-def overhear(settings: MqttSettings, topic: str, *, client_id: str, seconds: float) -> Iterator[tuple[str, bytes, int]]:
+def read_live_messages(
+    settings: MqttSettings, topic: str, *, client_id: str, seconds: float
+) -> Iterator[tuple[str, bytes, int]]:
     """Yield topic, payload and receive time (epoch µs) of each message that comes within the time.
 
     Args:

@@ -23,7 +23,7 @@ from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.log import Failure, LogFull, LogWriter
 
-__all__ = ["Held", "OwnState", "is_own_state"]
+__all__ = ["GatewayState", "SessionRecord", "is_own_state"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -38,7 +38,7 @@ _BUCKETS: Final = 256
 """With this number, the numbers of 100,000 devices fit into records of the usual size."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class SessionRecord(msgspec.Struct, frozen=True):
     """Record of one gateway: `session` is its client id and broker, `filters` what it was granted there.
 
     `saved_ms`: all numbers as of then are written. `stopped`: the gateway stopped by itself. `process`: differs at each
@@ -54,7 +54,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_held = msgspec.json.Decoder(Held).decode
+_decode_held = msgspec.json.Decoder(SessionRecord).decode
 _decode_numbers = msgspec.json.Decoder(dict[str, Numbers]).decode
 
 
@@ -63,7 +63,7 @@ def is_own_state(key: str) -> bool:
     return key.startswith(PREFIX)
 
 
-class OwnState:
+class GatewayState:
     """State of this gateway. Owned by its one thread.
 
     Attributes:
@@ -91,8 +91,8 @@ class OwnState:
         self._left_out, self._since_ms, self._told = left_out, wall_ms(), b""
         self._is_cut = False
         self._dirty: set[int] = set()
-        self._saving: tuple[set[int], Held, bytes] | None = None
-        self._written: Held | None = None
+        self._saving: tuple[set[int], SessionRecord, bytes] | None = None
+        self._written: SessionRecord | None = None
         self._save_at = 0.0
         self._gateway_id = gateway_id
         self.filters: tuple[str, ...] | None = None
@@ -176,7 +176,9 @@ class OwnState:
             # A stop does not wait: there is no next time.
             self._dirty |= self._saving[0]
         # Taken before the numbers are read: a later outcome may be among them or not.
-        held = Held(self._session, self.filters, self._wall_ms(), stopped, self.process, self.reached_us // 1000)
+        held = SessionRecord(
+            self._session, self.filters, self._wall_ms(), stopped, self.process, self.reached_us // 1000
+        )
         buckets, numbers = self._dirty, self._tracker.numbers(_bucket, self._dirty)
         keys = [f"{self._base}numbers/{bucket}".encode() for bucket in sorted(buckets)]
         values = [_encode(numbers.get(bucket, {})) for bucket in sorted(buckets)]

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping, Set
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.message import Message
-from gateway.plausible.sift import sift
-from gateway.plausible.table import Watches, load_table
+from gateway.plausible.sift import sift_readings
+from gateway.plausible.table import PlausibilityChecks, load_table
 from gateway.settings import RouteSettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 
-__all__ = ["NumberLimits", "Policy"]
+__all__ = ["NumberLimits", "ReadingPolicy"]
 
 
 class NumberLimits:
@@ -23,7 +23,7 @@ class NumberLimits:
         units: Mapping[str, str],
         *,
         others: bool,
-        table: Watches,
+        table: PlausibilityChecks,
     ) -> None:
         """Take the rules.
 
@@ -50,7 +50,7 @@ class NumberLimits:
         return not self._required or self._required <= values.keys()
 
 
-class Policy:
+class ReadingPolicy:
     """Policy, owned by the gateway's one thread and called for each device of each message, in receive order.
 
     `number` names the message (`Message.number`). At `roll_back` a policy forgets what it remembers of messages that are
@@ -73,7 +73,7 @@ class Policy:
 
         Here: numbers that no sensor measured.
         """
-        sift(decoded, match, load_table())
+        sift_readings(decoded, match, load_table())
         return None
 
     def plain(self, device: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Final
 
 from gateway.session_events import Incoming, Received
 
-__all__ = ["BadPacket", "read_publish", "split"]
+__all__ = ["BadPacket", "read_publish", "split_packets"]
 
 MAX_PROPERTIES: Final = 256
 """Most properties of a packet that are read."""
@@ -28,7 +28,9 @@ class BadPacket(ValueError):
     """These bytes are not a PUBLISH that this session may get: the connection is unusable."""
 
 
-def split(data: bytes, at: int, publishes: list[Incoming], *, is_5: bool) -> tuple[int, int, tuple[int, bytes] | None]:
+def split_packets(
+    data: bytes, at: int, publishes: list[Incoming], *, is_5: bool
+) -> tuple[int, int, tuple[int, bytes] | None]:
     """Cut received bytes into packets, from byte `at` on: each PUBLISH is added to `publishes`.
 
     Returns:

@@ -7,20 +7,20 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from gateway.accounts import Accounts
+from gateway.accounts import MetricAccumulator
 from gateway.ack_chain import AckChain, Batch
 from gateway.block import Block
-from gateway.dead_letters import shrink
-from gateway.outcome import Gate, Message, Outcome, Record
-from gateway.sequence import Restart
-from gateway.show import show
+from gateway.dead_letters import shrink_dead_letter
+from gateway.outcome import Message, MessageProcessor, Outcome, Record
+from gateway.sequence import SequenceRestart
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.outcome import OutcomeRecord, encode_outcome
 from ingest.contract.reasons import Reason
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.log import DeliveryError, Failure, LogFull, LogWriter
 
-__all__ = ["Pump"]
+__all__ = ["Deliverer"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -35,7 +35,7 @@ class _Job:
         self.given = 0
 
 
-class Pump:
+class Deliverer:
     """Driver of the acknowledgement chain with a log writer. Owned by the gateway's one thread.
 
     Attributes:
@@ -48,12 +48,12 @@ class Pump:
     def __init__(
         self,
         chain: AckChain,
-        gate: Gate,
-        accounts: Accounts,
+        gate: MessageProcessor,
+        accounts: MetricAccumulator,
         acknowledge: Callable[[int, list[bytes]], int],
         name: str,
         *,
-        told: Callable[[list[Block], list[Restart]], None] = lambda blocks, restarts: None,
+        told: Callable[[list[Block], list[SequenceRestart]], None] = lambda blocks, restarts: None,
         counted: Callable[[OutcomeRecord], None] = lambda record: None,
     ) -> None:
         """Take the parts.
@@ -158,7 +158,7 @@ class Pump:
         except Exception as error:
             # The writer continues with the next report, so this block and all behind it would wait forever.
             self.abort_because = (
-                f"a delivery report of topic {job.topic} failed ({show(f'{type(error).__name__}: {error}')})"
+                f"a delivery report of topic {job.topic} failed ({show_text(f'{type(error).__name__}: {error}')})"
             )
             logger.exception("A delivery report failed.")
 
@@ -184,7 +184,7 @@ class Pump:
             outcome = job.block.refuse(place, partial(self._reject, fault))
             key, value = outcome.records[0].key, outcome.records[0].value
         elif job.topic == DEAD_LETTERS:
-            smaller = shrink(Record(job.topic, key, value))
+            smaller = shrink_dead_letter(Record(job.topic, key, value))
             if smaller is None:
                 self.give_up_because = (
                     f"Kafka refuses even an empty dead letter on {job.topic} ({error.text}): "

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.show import json_path, show, show_value
+from gateway.show import json_path, show_text, show_value
 from ingest.contract.reading import Reading
 
 __all__ = ["item_path", "member_path", "native_batch", "reading_path", "show_quantity", "show_reading"]
@@ -47,12 +47,12 @@ def member_path(root: str, metric: str) -> str:
 def show_reading(reading: Reading) -> str:
     """Return a reading's value and unit for people."""
     if reading.value is None or reading.text is not None:
-        shown = show_value(reading.text) if reading.value is None else show(reading.text or "")
-        return shown if reading.unit is None else f"{shown} {show(reading.unit)}"
+        shown = show_value(reading.text) if reading.value is None else show_text(reading.text or "")
+        return shown if reading.unit is None else f"{shown} {show_text(reading.unit)}"
     return show_quantity(reading.value, reading.unit)
 
 
 def show_quantity(value: float | None, unit: str | None) -> str:
     """Return a number and its unit for people."""
     number = f"{value:.0f}" if value is not None and value.is_integer() and abs(value) < 1e15 else repr(value)
-    return number if unit is None else f"{number} {show(unit)}"
+    return number if unit is None else f"{number} {show_text(unit)}"

@@ -22,11 +22,11 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from gateway.decoders.shape import Reply
-from gateway.refusal import Receipts, Refusal
+from gateway.refusal import ReceiptBuilder, Rejection
 from gateway.routes import OWN, RouteTable, compile_routes
-from gateway.sequence import Restart
+from gateway.sequence import SequenceRestart
 from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
-from gateway.show import show
+from gateway.show import show_text
 from gateway.topics import compile_filter, topic_device
 from monitoring.metrics.gateway import GatewayMetrics
 
@@ -46,10 +46,10 @@ def receipt_topic(device: str) -> str:
 
 def make_receipts(
     settings: ReceiptSettings, routes: tuple[RouteSettings, ...], limits: GatewaySettings, metrics: GatewayMetrics
-) -> Receipts:
+) -> ReceiptBuilder:
     """Make the writer of receipts that the settings ask for; one that writes none if receipts are switched off."""
     if not settings.enabled:
-        return Receipts()
+        return ReceiptBuilder()
     table = compile_routes(routes, limits) if settings.response_topics else None
     return DeviceReceipts(settings, metrics, table)
 
@@ -57,7 +57,7 @@ def make_receipts(
 class _Waiting(NamedTuple):
     """A receipt to send: rejected parts of one message, when it was received, and the topics."""
 
-    parts: list[Refusal]
+    parts: list[Rejection]
     received_us: int
     addresses: list[str]
 
@@ -83,7 +83,7 @@ class _Bucket:
         self._tokens -= 1.0
 
 
-class DeviceReceipts(Receipts):
+class DeviceReceipts(ReceiptBuilder):
     """See Receipts. Memory is bounded, and so are the receipts that a flood of rejections causes."""
 
     def __init__(
@@ -106,7 +106,7 @@ class DeviceReceipts(Receipts):
         """See Receipts."""
         self._routes = None if self._routes is None else routes
 
-    def of(self, refusals: list[Refusal], received_us: int) -> list[Reply]:
+    def of(self, refusals: list[Rejection], received_us: int) -> list[Reply]:
         """See Receipts."""
         now, replies = self._clock(), list[Reply]()
         for parts in _by_message(refusals):
@@ -115,7 +115,7 @@ class DeviceReceipts(Receipts):
                 replies += self._tell(_Waiting(parts, received_us, addresses), now)
         return replies
 
-    def restarted(self, restarts: list[Restart], received_us: int) -> list[Reply]:
+    def restarted(self, restarts: list[SequenceRestart], received_us: int) -> list[Reply]:
         """See Receipts."""
         now, replies = self._clock(), list[Reply]()
         for one in restarts:
@@ -140,7 +140,7 @@ class DeviceReceipts(Receipts):
                 replies += self._tell(bucket.waiting, now, again=True)
         return replies
 
-    def _addresses(self, refusal: Refusal) -> list[str]:
+    def _addresses(self, refusal: Rejection) -> list[str]:
         found = [] if refusal.device is None else [receipt_topic(refusal.device)]
         asked = refusal.response_topic
         if asked is not None and asked not in found:
@@ -195,23 +195,23 @@ class DeviceReceipts(Receipts):
         return bucket
 
 
-def _correlation(refusal: Refusal, address: str) -> bytes | None:
+def _correlation(refusal: Rejection, address: str) -> bytes | None:
     """Return the message's correlation data if it asked for the receipt there."""
     data = refusal.correlation if address == refusal.response_topic else None
     return data if data is not None and len(data) <= MAX_CORRELATION_BYTES else None
 
 
-def _small(refusal: Refusal) -> Refusal:
+def _small(refusal: Rejection) -> Rejection:
     """Truncate device-controlled fields, so that queued rejections stay small."""
     fault = refusal.reject
     shown = replace(fault, path=_shown(fault.path), got=_shown(fault.got), wanted=_shown(fault.wanted))
     kept = refusal.correlation if len(refusal.correlation or b"") <= MAX_CORRELATION_BYTES else None
     asked = refusal.response_topic if len(refusal.response_topic or "") <= MAX_TOPIC_BYTES else None
-    known_by, topic = _shown(refusal.message_id), show(refusal.topic)
+    known_by, topic = _shown(refusal.message_id), show_text(refusal.topic)
     return refusal._replace(reject=shown, correlation=kept, response_topic=asked, message_id=known_by, topic=topic)
 
 
-def _by_message(refusals: list[Refusal]) -> Iterator[list[Refusal]]:
+def _by_message(refusals: list[Rejection]) -> Iterator[list[Rejection]]:
     """Yield the rejected parts of one message together (they are adjacent), and each whole message alone."""
     for is_partial, group in groupby(refusals, key=lambda one: (one.device, one.topic, one.message_id, one.partial)):
         if is_partial[3]:
@@ -220,7 +220,7 @@ def _by_message(refusals: list[Refusal]) -> Iterator[list[Refusal]]:
             yield from ([one] for one in group)
 
 
-def _payload(parts: list[Refusal], received_us: int, held_back: int) -> bytes:
+def _payload(parts: list[Rejection], received_us: int, held_back: int) -> bytes:
     first = parts[0]
     fault = first.reject
     told: dict[str, object] = {
@@ -240,7 +240,7 @@ def _payload(parts: list[Refusal], received_us: int, held_back: int) -> bytes:
     return json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def _warning(restart: Restart, received_us: int) -> bytes:
+def _warning(restart: SequenceRestart, received_us: int) -> bytes:
     told = {
         "warning": "sequence_restarted",
         "got": f"boot {restart.boot} counts again from {restart.seq}, after it had reached {restart.high}",
@@ -255,4 +255,4 @@ def _moment(received_us: int) -> str:
 
 
 def _shown(text: str | None) -> str | None:
-    return None if text is None else show(text)
+    return None if text is None else show_text(text)

@@ -3,7 +3,7 @@
 import random
 from typing import Final
 
-__all__ = ["QUICK_LOSSES", "Reconnect"]
+__all__ = ["QUICK_LOSSES", "ReconnectBackoff"]
 
 QUICK_LOSS_SECONDS: Final = 10.0
 QUICK_LOSS_PAUSES: Final = 4.0
@@ -15,7 +15,7 @@ QUICK_LOSSES: Final = 6
 FIRST_SECONDS: Final = 0.25
 
 
-class Reconnect:
+class ReconnectBackoff:
     """Counter of attempts and quick losses. All times are monotonic seconds, given by the caller."""
 
     def __init__(self, longest_seconds: float) -> None:

@@ -17,13 +17,23 @@ A redrive has no other effects: no reply, no receipt, no change of decoder state
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, Literal, NamedTuple
 
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.reading import REDRIVE_GATEWAY, Reading, ReadingRecord, decode_record
 from ingest.contract.reasons import Reason, Stage
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
-__all__ = ["LINEAGE", "REDRIVEN", "Identity", "Letter", "Part", "Verdict", "identities", "judge", "leave_out"]
+__all__ = [
+    "LINEAGE",
+    "REDRIVEN",
+    "DeadLetter",
+    "Identity",
+    "Part",
+    "RedriveOutcome",
+    "drop_stored_readings",
+    "judge_dead_letters",
+    "reading_identities",
+]
 
 REDRIVEN: Final = "redriven"
 LINEAGE: Final = "dead_letter"
@@ -36,7 +46,7 @@ Identity = tuple[str, str]
 Ending = Literal["accepted", "refused", "ignored", "stored", "skipped"]
 
 
-class Letter(NamedTuple):
+class DeadLetter(NamedTuple):
     """A row of `dead_letters`, with its name and the data to judge it again. `payload` may be cut."""
 
     id: str
@@ -66,14 +76,14 @@ class Letter(NamedTuple):
         return f"{self.gateway}:{self.epoch}:{self.number}" if self.gateway else self.id
 
 
-class Verdict(NamedTuple):
+class RedriveOutcome(NamedTuple):
     """New outcome of a message with one or more dead letters.
 
     `accepted`: `records` are to be produced. `stored`: it would be accepted, but all of it is in the table. `refused`:
     `faults` say why. `ignored`: a rule ignores it now. `skipped`: it cannot be judged; `why` gives the reason.
     """
 
-    letters: list[Letter]
+    letters: list[DeadLetter]
     ending: Ending
     records: Sequence[ReadingRecord] = ()
     faults: Sequence[DeadLetterRecord] = ()
@@ -85,7 +95,9 @@ class Verdict(NamedTuple):
         return sum(len(record.readings) for record in self.records)
 
 
-def judge(letters: list[Letter], gate: Gate, stored: Iterable[Part] = ()) -> Verdict:
+def judge_dead_letters(
+    letters: list[DeadLetter], gate: MessageProcessor, stored: Iterable[Part] = ()
+) -> RedriveOutcome:
     """Decide about one message.
 
     Args:
@@ -98,32 +110,32 @@ def judge(letters: list[Letter], gate: Gate, stored: Iterable[Part] = ()) -> Ver
     letter = whole or letters[0]
     hindrance = _hindrance(letter)
     if hindrance is not None:
-        return Verdict(letters, "skipped", why=hindrance)
+        return RedriveOutcome(letters, "skipped", why=hindrance)
     if letter.reason == Reason.UNCHECKED_DUPLICATE:
         again = _redriven(decode_record(letter.payload), letter, set(stored))
-        return Verdict(letters, "stored") if again is None else Verdict(letters, "accepted", [again])
+        return RedriveOutcome(letters, "stored") if again is None else RedriveOutcome(letters, "accepted", [again])
     outcome = gate.decide(_as_message(letter))
     if outcome.rejected is not None:
-        return Verdict(letters, "refused", faults=_faults(outcome))
+        return RedriveOutcome(letters, "refused", faults=_faults(outcome))
     if outcome.ignored is not None:
-        return Verdict(letters, "ignored", why=outcome.ignored.value)
+        return RedriveOutcome(letters, "ignored", why=outcome.ignored.value)
     decoded, kept = [decode_record(r.value) for r in outcome.records if r.topic == READINGS], set(stored)
     if letter.partial and not kept and any(_is_nameless(record) for record in decoded):
-        return Verdict(
+        return RedriveOutcome(
             letters, "skipped", why="its other parts are not in the table: they have not landed yet, or were deleted"
         )
     records = [redriven for record in decoded if (redriven := _redriven(record, letter, kept)) is not None]
     faults = _faults(outcome)
     ending: Ending = "accepted" if records else "refused" if faults else "stored"
-    return Verdict(letters, ending, records, faults)
+    return RedriveOutcome(letters, ending, records, faults)
 
 
-def identities(verdict: Verdict) -> set[Identity]:
+def reading_identities(verdict: RedriveOutcome) -> set[Identity]:
     """Return the identities of all readings to store."""
     return {_identity(record, reading) for record in verdict.records for reading in record.readings}
 
 
-def leave_out(verdict: Verdict, stored: Mapping[Identity, Set[Part]]) -> Verdict:
+def drop_stored_readings(verdict: RedriveOutcome, stored: Mapping[Identity, Set[Part]]) -> RedriveOutcome:
     """Remove readings that are in `readings` under their identity, whichever delivery or redrive brought them.
 
     Spark drops those too, but only as long as it remembers the identity. A copy that was not compared goes to Spark, which
@@ -148,7 +160,7 @@ def _identity(record: ReadingRecord, reading: Reading) -> Identity:
     return record.device, reading.message_id or record.message_id or ""
 
 
-def _hindrance(letter: Letter) -> str | None:
+def _hindrance(letter: DeadLetter) -> str | None:
     if letter.reason == Reason.CONFLICTING_DUPLICATE:
         return "another message with its identity is stored, and that one stays"
     if letter.stage == Stage.STREAM and letter.reason != Reason.UNCHECKED_DUPLICATE:
@@ -164,7 +176,7 @@ def _hindrance(letter: Letter) -> str | None:
     return None
 
 
-def _as_message(letter: Letter) -> Message:
+def _as_message(letter: DeadLetter) -> Message:
     return Message(
         letter.number or 0,
         letter.epoch or 0,
@@ -186,7 +198,7 @@ def _is_nameless(record: ReadingRecord) -> bool:
     return record.message_id is None and any(reading.message_id is None for reading in record.readings)
 
 
-def _redriven(record: ReadingRecord, letter: Letter, stored: set[Part]) -> ReadingRecord | None:
+def _redriven(record: ReadingRecord, letter: DeadLetter, stored: set[Part]) -> ReadingRecord | None:
     """Return the record to produce, without stored readings; None if nothing is left."""
     record.readings = [r for r in record.readings if (record.device, r.metric, r.index) not in stored]
     if not record.readings:

@@ -4,13 +4,13 @@ from typing import NamedTuple
 
 from gateway.decoders.shape import Reply
 from gateway.routes import RouteTable
-from gateway.sequence import Restart
+from gateway.sequence import SequenceRestart
 from ingest.contract.dead_letter import Reject
 
-__all__ = ["Receipts", "Refusal"]
+__all__ = ["ReceiptBuilder", "Rejection"]
 
 
-class Refusal(NamedTuple):
+class Rejection(NamedTuple):
     """One dead letter, whole or of a part (`partial`), after it is in Kafka.
 
     `response_topic` and `correlation` are the message's own (MQTT 5), `message_id` is its identity (see `Gate`), None if it
@@ -26,14 +26,14 @@ class Refusal(NamedTuple):
     partial: bool = False
 
 
-class Receipts:
+class ReceiptBuilder:
     """Writer of receipts, which sends none; others extend it.
 
     Owned by the gateway's one thread: it must neither wait nor raise. Its replies are published at QoS 0, as far as the
     connection takes them at once.
     """
 
-    def of(self, refusals: list[Refusal], received_us: int) -> list[Reply]:
+    def of(self, refusals: list[Rejection], received_us: int) -> list[Reply]:
         """Return the replies to rejections whose dead letters are in Kafka and whose messages are being acknowledged.
 
         Args:
@@ -42,7 +42,7 @@ class Receipts:
         """
         return []
 
-    def restarted(self, restarts: list[Restart], received_us: int) -> list[Reply]:
+    def restarted(self, restarts: list[SequenceRestart], received_us: int) -> list[Reply]:
         """Return the replies to devices whose numbers began again under the same boot; arguments as in `of`."""
         return []
 

@@ -8,21 +8,21 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gateway.decoders.vendor_settings import VendorSettings
-from gateway.express import Express
-from gateway.outcome import Gate
-from gateway.own_state import OwnState
-from gateway.policy import Policy
-from gateway.refusal import Receipts
+from gateway.express import FastPathEncoder
+from gateway.outcome import MessageProcessor
+from gateway.own_state import GatewayState
+from gateway.policy import ReadingPolicy
+from gateway.refusal import ReceiptBuilder
 from gateway.routes import RouteTable, compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.errors import ConfigError
 
-__all__ = ["NewRoutes", "ReadRoutes", "RouteReload", "no_news"]
+__all__ = ["ReadRoutes", "RouteReload", "RouteUpdate", "no_route_update"]
 
 logger = logging.getLogger("tidegate.gateway")
 
 
-class NewRoutes(NamedTuple):
+class RouteUpdate(NamedTuple):
     """Changed routes: all routes and vendors of the settings in `source`."""
 
     routes: tuple[RouteSettings, ...]
@@ -30,11 +30,11 @@ class NewRoutes(NamedTuple):
     source: str
 
 
-ReadRoutes = Callable[[], NewRoutes | None]
+ReadRoutes = Callable[[], RouteUpdate | None]
 """Called about once a second; None if nothing changed. ConfigError if the change is bad, once for each change."""
 
 
-def no_news() -> None:
+def no_route_update() -> None:
     """Return None: routes that never change."""
     return
 
@@ -46,7 +46,14 @@ class RouteReload:
         """Take the table that gate and fast path follow."""
         self._read, self._table, self._limits = read, table, limits
 
-    def tick(self, gate: Gate, express: Express, policy: Policy, receipts: Receipts, own: OwnState) -> bool:
+    def tick(
+        self,
+        gate: MessageProcessor,
+        express: FastPathEncoder,
+        policy: ReadingPolicy,
+        receipts: ReceiptBuilder,
+        own: GatewayState,
+    ) -> bool:
         """Look for a change and apply it; True if one was applied."""
         source = ""
         try:

@@ -15,14 +15,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from gateway.decoders.json_object import generic_mapping
 from gateway.decoders.mapping import BadPath, CompiledMapping
-from gateway.decoders.mapping_case import Case
-from gateway.decoders.mapping_extends import follow
-from gateway.decoders.mapping_names import Patterns
+from gateway.decoders.mapping_case import CompiledCase
+from gateway.decoders.mapping_extends import resolve_extends
+from gateway.decoders.mapping_names import PatternTable
 from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
 from gateway.decoders.registry import IGNORE, MAPPING, decoder_names
 from gateway.decoders.shape import RouteMatch
 from gateway.decoders.vendor_settings import OwnVendors, VendorSettings
-from gateway.glob import glob, glob_pattern
+from gateway.glob import compile_globs, glob_pattern
 from gateway.presets.load import known_vendors, load_presets
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.topics import BadFilter, TopicFilter, compile_filter, native_topic
@@ -48,7 +48,7 @@ class Route:
     settings: RouteSettings
     filter: TopicFilter
     zone: ZoneInfo | None
-    units: Patterns
+    units: PatternTable
     mapping: CompiledMapping | None
     payload: re.Pattern[bytes] | None
 
@@ -59,7 +59,7 @@ class Route:
             return None
         given = self.settings
         for segment, globs in given.only.items():
-            test = glob(globs)
+            test = compile_globs(globs)
             if test is None or not test(names[segment]):
                 return None
         head, _, last = topic.rpartition("/")
@@ -198,7 +198,7 @@ def compile_vendors(own: OwnVendors) -> dict[str, VendorSettings]:
     vendors = known_vendors(own.settings)
     for name in own.settings:
         try:
-            Case(CaseSettings(vendors=(name,)), frozenset(), {}, {name: vendors[name]})
+            CompiledCase(CaseSettings(vendors=(name,)), frozenset(), {}, {name: vendors[name]})
         except BadPath as error:
             message = f"[vendors.{name}]: {error}"
             raise ConfigError(message) from error
@@ -210,14 +210,14 @@ def _preset_routes(wanted: tuple[str, ...], zone: str | None, own: OwnVendors) -
     vendors = compile_vendors(own)
     presets = load_presets()
     for pattern in wanted:
-        test = glob((pattern,))
+        test = compile_globs((pattern,))
         if test is not None and not any(map(test, presets)):
             message = (
                 f"[gateway] presets: no shipped format matches {pattern!r}{_suggest(pattern, presets)} "
                 f"(shipped: {', '.join(sorted(presets))})"
             )
             raise ConfigError(message)
-    test = glob(wanted)
+    test = compile_globs(wanted)
     return tuple(
         _compile(f"preset {name} number {number}", route, zone, vendors, None, own=False)
         for name, preset in presets.items()
@@ -262,7 +262,7 @@ def _compile(
         route,
         compiled,
         None if zone is None else _zone(where, zone),
-        Patterns(route.units.items()),
+        PatternTable(route.units.items()),
         _mapping(where, route, compiled, vendors),
         re.compile(patterns.encode(), re.DOTALL) if patterns else None,
     )
@@ -306,7 +306,7 @@ def _mapping(
 def shipped_mappings() -> dict[str, MappingSettings]:
     """Return all mappings of the presets by their name, with everything that they extend."""
     shipped = {name: mapping for preset in load_presets().values() for name, mapping in preset.mappings.items()}
-    return {name: follow(name, mapping, shipped) for name, mapping in shipped.items()}
+    return {name: resolve_extends(name, mapping, shipped) for name, mapping in shipped.items()}
 
 
 def shipped_base(settings: MappingSettings) -> MappingSettings:
@@ -316,7 +316,7 @@ def shipped_base(settings: MappingSettings) -> MappingSettings:
         BadPath: no shipped mapping has that name.
     """
     known = shipped_mappings()
-    settings = follow("", settings, known)
+    settings = resolve_extends("", settings, known)
     if settings.extends is not None:
         near = _suggest(settings.extends, known) or f"; shipped are {', '.join(sorted(known))}"
         message = f"extends {settings.extends!r}, but no mapping has that name{near}"

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable
 from typing import Final, NamedTuple
 
-__all__ = ["DAY_SECONDS", "Numbers", "Restart", "SequenceTracker"]
+__all__ = ["DAY_SECONDS", "Numbers", "SequenceRestart", "SequenceTracker"]
 
 _JUMP: Final = 2**31
 """A jump this far, up or down, is a counter that wrapped or was reset, not a loss."""
@@ -17,7 +17,7 @@ RESTART_DEPTH: Final = 1000
 """Least distance below the highest number; a device may resend messages in flight. From 0 or 1, any distance counts."""
 
 
-class Restart(NamedTuple):
+class SequenceRestart(NamedTuple):
     """A device counts again from numbers that it used before, under the same boot: its messages look like copies."""
 
     device: str
@@ -62,7 +62,7 @@ class SequenceTracker:
         self._count = self._silent = 0
         self._day: dict[str, int] = {}
         self._day_began: float | None = None
-        self._restarts: list[Restart] = []
+        self._restarts: list[SequenceRestart] = []
 
     def __len__(self) -> int:
         return self._count
@@ -150,7 +150,7 @@ class SequenceTracker:
         self._silent = min(self._silent, self._count)
         return gone
 
-    def take_restarts(self) -> list[Restart]:
+    def take_restarts(self) -> list[SequenceRestart]:
         """Return the restarts found since the last call, each once."""
         found, self._restarts = self._restarts, []
         return found
@@ -165,7 +165,7 @@ class SequenceTracker:
         counter.again = seq
         is_deep = counter.again_since <= 1 or counter.high - counter.again_since > RESTART_DEPTH
         if seq - counter.again_since + 1 == RESTART_RUN and is_deep:
-            self._restarts.append(Restart(device, boot, counter.again_since, counter.high))
+            self._restarts.append(SequenceRestart(device, boot, counter.again_since, counter.high))
 
     def see(self, device: str, boot: int, seq: int) -> tuple[int, int]:
         """Count one number; returns (gap, reordered)."""

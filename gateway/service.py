@@ -12,32 +12,32 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from gateway.accounts import Accounts
+from gateway.accounts import MetricAccumulator
 from gateway.ack_chain import AckChain
-from gateway.answers import Answers
-from gateway.backlog import Backlog
+from gateway.answers import DeviceReplies
+from gateway.backlog import BrokerBacklog
 from gateway.block import Block
 from gateway.broker_window import BrokerWindow
 from gateway.client import MqttSession
-from gateway.condition import Condition
+from gateway.condition import GatewayHealth
 from gateway.decoders.state import DecoderState
-from gateway.express import Express
-from gateway.forgetting import Forgetting
-from gateway.intake import Intake
+from gateway.express import FastPathEncoder
+from gateway.forgetting import ErasureListener
+from gateway.intake import MessageIntake
 from gateway.kafka_log import OpenLog
-from gateway.outcome import Gate
-from gateway.own_state import OwnState, is_own_state
-from gateway.policy import Policy
-from gateway.pump import Pump
-from gateway.refusal import Receipts
-from gateway.reload import ReadRoutes, RouteReload, no_news
+from gateway.outcome import MessageProcessor
+from gateway.own_state import GatewayState, is_own_state
+from gateway.policy import ReadingPolicy
+from gateway.pump import Deliverer
+from gateway.refusal import ReceiptBuilder
+from gateway.reload import ReadRoutes, RouteReload, no_route_update
 from gateway.routes import compile_routes
 from gateway.sequence import SequenceTracker
 from gateway.session_events import Incoming, SessionEvents
-from gateway.session_words import limits
+from gateway.session_words import describe_inflight_limit
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
-from gateway.shared_id import ReadNewer, SharedId
-from gateway.show import show
+from gateway.shared_id import ReadNewer, SharedIdDetector
+from gateway.show import show_text
 from gateway.times import refuse_unset_clock
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.outcome import OutcomeRecord
@@ -79,41 +79,41 @@ class GatewayService(SessionEvents):
         open_log: OpenLog,
         metrics: GatewayMetrics,
         *,
-        policy: Policy | None = None,
-        receipts: Receipts | None = None,
+        policy: ReadingPolicy | None = None,
+        receipts: ReceiptBuilder | None = None,
         read_state: ReadState = list,
         read_outcomes: ReadOutcomes = lambda since_ms: (),
         read_newer: ReadNewer | None = None,
-        read_routes: ReadRoutes = no_news,
+        read_routes: ReadRoutes = no_route_update,
     ) -> None:
-        self._limits, self._receipts = gateway, receipts or Receipts()
+        self._limits, self._receipts = gateway, receipts or ReceiptBuilder()
         self._state = DecoderState()
-        table, policy = compile_routes(routes, gateway), policy or Policy()
+        table, policy = compile_routes(routes, gateway), policy or ReadingPolicy()
         self._reload = RouteReload(read_routes, table, gateway)
-        self._gate = Gate(table, gateway, state=self._state, policy=policy)
-        self._express = Express(table, gateway, policy)
-        self._intake = Intake(self._gate, self._express, is_full=self._is_full)
+        self._gate = MessageProcessor(table, gateway, state=self._state, policy=policy)
+        self._express = FastPathEncoder(table, gateway, policy)
+        self._intake = MessageIntake(self._gate, self._express, is_full=self._is_full)
         self._open_log, self._read_state, self._read_outcomes = open_log, read_state, read_outcomes
         self._state_read = False
         self._tick_at = 0.0
-        self._accounts = Accounts(metrics)
+        self._accounts = MetricAccumulator(metrics)
         self._session = MqttSession(mqtt, window=gateway.window_messages, events=self)
-        self._broker, self._backlog = BrokerWindow(gateway.window_messages), Backlog()
+        self._broker, self._backlog = BrokerWindow(gateway.window_messages), BrokerBacklog()
         self._policy, self._tracker = policy, SequenceTracker()
         self._chain = AckChain(gateway.gateway_id, self._tracker)
-        self._own = OwnState(gateway.gateway_id, self._session.name, self._tracker, left_out=table.left_out)
+        self._own = GatewayState(gateway.gateway_id, self._session.name, self._tracker, left_out=table.left_out)
         self._sharing = (
-            SharedId(gateway.gateway_id, self._own.key, self._own.process, read_newer) if read_newer else None
+            SharedIdDetector(gateway.gateway_id, self._own.key, self._own.process, read_newer) if read_newer else None
         )
-        self._forgetting = Forgetting(read_newer) if read_newer else None
+        self._forgetting = ErasureListener(read_newer) if read_newer else None
         self._log: LogWriter | None = None
-        self._answers = Answers(self._receipts, self._session.publish, self._accounts)
-        self._pump = Pump(
+        self._answers = DeviceReplies(self._receipts, self._session.publish, self._accounts)
+        self._pump = Deliverer(
             self._chain, self._gate, self._accounts, self._acknowledge, gateway.gateway_id,
             told=self._answers.told, counted=self._counted,
         )  # fmt: skip
         self._failures = 0
-        self._condition = Condition()
+        self._condition = GatewayHealth()
 
     def run(self, stop: threading.Event) -> None:
         """Receive until `stop` is set, then drain. Blocks.
@@ -357,7 +357,7 @@ class GatewayService(SessionEvents):
             self._answers.tick()
             self._save(stopped=False)
         except Exception as error:
-            logger.error("A task that runs each second failed: %s", show(f"{type(error).__name__}: {error}"))
+            logger.error("A task that runs each second failed: %s", show_text(f"{type(error).__name__}: {error}"))
             self._accounts.failed("tick")
 
     def _drain(self) -> None:
@@ -402,7 +402,9 @@ class GatewayService(SessionEvents):
         elif self._pump.busy and time.monotonic() - self._pump.progress_at > 3.0:
             self._condition.say("waiting", f"waiting for Kafka to acknowledge {self._chain.in_flight} messages")
         else:
-            self._condition.say("running", self._session.state + limits(self._broker.limit) + self._shared())
+            self._condition.say(
+                "running", self._session.state + describe_inflight_limit(self._broker.limit) + self._shared()
+            )
 
 
 def _now_us() -> int:

@@ -5,12 +5,12 @@ import logging
 import os
 from pathlib import Path
 
-__all__ = ["SessionMemory"]
+__all__ = ["FilterMemory"]
 
 logger = logging.getLogger("tidegate.gateway")
 
 
-class SessionMemory:
+class FilterMemory:
     """Filters of one session (client id at a broker). MQTT has no way to ask the broker for them."""
 
     def __init__(self, path: str | None, session: str) -> None:

@@ -7,12 +7,18 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from ingest.contract.errors import ConfigError
 
-__all__ = ["downgrade", "limits", "refusal", "suspicion", "taken_over"]
+__all__ = [
+    "describe_inflight_limit",
+    "describe_qos_downgrade",
+    "describe_refused_connection",
+    "describe_repeated_losses",
+    "session_taken_over",
+]
 
 _BAD_CREDENTIALS: Final = frozenset({0x86, 0x87})
 
 
-def downgrade(filters: Sequence[str], username: str | None) -> str:
+def describe_qos_downgrade(filters: Sequence[str], username: str | None) -> str:
     """Return the sentence for filters that the broker grants at QoS 0 only."""
     return (
         f"grants {', '.join(filters)} at QoS 0 only: a message in transit during a failure is lost; "
@@ -20,7 +26,7 @@ def downgrade(filters: Sequence[str], username: str | None) -> str:
     )
 
 
-def limits(inflight: int) -> str:
+def describe_inflight_limit(inflight: int) -> str:
     """Return the text for a broker that waits for PUBACK at this many messages and so limits the gateway; empty for 0."""
     if not inflight:
         return ""
@@ -30,7 +36,7 @@ def limits(inflight: int) -> str:
     )
 
 
-def refusal(reason: ReasonCode, address: str, username: str | None) -> str:
+def describe_refused_connection(reason: ReasonCode, address: str, username: str | None) -> str:
     """Return why the broker refuses the connection."""
     if reason.value in _BAD_CREDENTIALS:
         user = username or "(none)"
@@ -38,7 +44,7 @@ def refusal(reason: ReasonCode, address: str, username: str | None) -> str:
     return f"the broker at {address} refuses the connection: {reason}"
 
 
-def taken_over(client_id: str, address: str) -> ConfigError:
+def session_taken_over(client_id: str, address: str) -> ConfigError:
     """Make the error for a taken-over session: two gateways would fight endlessly, so the exit code prevents a restart."""
     return ConfigError(
         f"another MQTT client uses client id {client_id!r} at {address} (the broker says the session was taken over): "
@@ -46,7 +52,7 @@ def taken_over(client_id: str, address: str) -> ConfigError:
     )
 
 
-def suspicion(losses: int, client_id: str) -> str:
+def describe_repeated_losses(losses: int, client_id: str) -> str:
     """Return the possible causes of connections that are lost repeatedly."""
     return (
         f" ({losses} connections in a row were lost soon: the link is bad, or another client uses client id "

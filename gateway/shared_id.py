@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
-from gateway.own_state import ALIVE_MS, Held
-from monitoring.poll import Poll
+from gateway.own_state import ALIVE_MS, SessionRecord
+from monitoring.poll import PeriodicQuery
 
-__all__ = ["LOOK_SECONDS", "ReadNewer", "SharedId"]
+__all__ = ["LOOK_SECONDS", "ReadNewer", "SharedIdDetector"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -26,10 +26,10 @@ ReadNewer = Callable[[str, Mapping[int, int] | None], tuple[list[bytes], dict[in
 """Function of a key and an offset per partition that returns the values of the key since then, and the next offsets.
 Without offsets it returns no values."""
 
-_decode = msgspec.json.Decoder(Held).decode
+_decode = msgspec.json.Decoder(SessionRecord).decode
 
 
-class SharedId:
+class SharedIdDetector:
     """Detection of a shared id. `start`, `stop` and `words` belong to the gateway's thread, `look` to that of the poll."""
 
     def __init__(
@@ -47,7 +47,7 @@ class SharedId:
         self._offsets: dict[int, int] | None = None
         self._seen: dict[str, tuple[str, float]] = {}
         self._logged: set[str] = set()
-        self._poll: Poll[str] = Poll("gateway id", LOOK_SECONDS, self.look, default="")
+        self._poll: PeriodicQuery[str] = PeriodicQuery("gateway id", LOOK_SECONDS, self.look, default="")
 
     def start(self) -> None:
         """Begin to look; a second call does nothing."""

@@ -17,7 +17,7 @@ import msgspec
 
 from gateway.decoders.shape import Reply
 from gateway.receipts import receipt_topic
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.log import LogRecord
 
@@ -58,4 +58,4 @@ def _receipt(device: str, partition: int, messages: list[tuple[int, ReadingRecor
 def _known_by(message: ReadingRecord) -> str | None:
     """Return the message's identity, or that of its last item if each has its own."""
     own = message.message_id or next((r.message_id for r in reversed(message.readings) if r.message_id), None)
-    return None if own is None else show(own)
+    return None if own is None else show_text(own)

@@ -6,7 +6,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.reasoncodes import ReasonCode
 
 from gateway.connection import subscriptions
-from gateway.session_memory import SessionMemory
+from gateway.session_memory import FilterMemory
 from gateway.settings import MqttSettings
 from gateway.topics import is_shared, subscription_filter
 
@@ -32,7 +32,7 @@ class Subscriptions:
                 "filters instead.",
                 ", ".join(shared),
             )
-        self._memory = SessionMemory(settings.session_file, f"{settings.client_id}@{settings.host}:{settings.port}")
+        self._memory = FilterMemory(settings.session_file, f"{settings.client_id}@{settings.host}:{settings.port}")
         self.at_most_once: list[str] = []
 
     @property

@@ -17,12 +17,12 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from gateway.show import show, show_value
+from gateway.show import show_text, show_value
 from gateway.times import Instant, local_instant, read_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["BadFormat", "NamedTime", "named_time", "read_any_time"]
+__all__ = ["BadFormat", "CompiledTimeFormat", "compile_time_format", "read_any_time"]
 
 _MAX_TEXT: Final = 80
 _MONTHS: Final = "january february march april may june july august september october november december".split()  # noqa: SIM905
@@ -54,7 +54,7 @@ class BadFormat(ValueError):
     """A format cannot be read, or does not name an instant; the text says what is missing."""
 
 
-class NamedTime:
+class CompiledTimeFormat:
     """One compiled format."""
 
     __slots__ = ("_fields", "_pattern", "text")
@@ -126,14 +126,14 @@ class NamedTime:
         text = value.strip()
         found = self._pattern.fullmatch(text) if len(text) <= _MAX_TEXT else None
         if found is None:
-            return Reject(Reason.BAD_TIMESTAMP, path, show_value(value), show(f"a time written as {self.text}"))
+            return Reject(Reason.BAD_TIMESTAMP, path, show_value(value), show_text(f"a time written as {self.text}"))
         given = dict(zip(self._fields, found.groups(), strict=True))
         if "s" in given:
             return Instant(int(given["s"]) * 1_000_000 + _micros(given))
         try:
             local = _date_time(given)
         except ValueError as error:
-            return Reject(Reason.BAD_TIMESTAMP, path, show_value(value), show(f"a time that exists ({error})"))
+            return Reject(Reason.BAD_TIMESTAMP, path, show_value(value), show_text(f"a time that exists ({error})"))
         offset = given.get("z") or given.get("Z")
         read = local_instant(local, _offset_minutes(offset) if offset else None, zone)
         if read is None:
@@ -187,19 +187,19 @@ def _offset_minutes(text: str) -> int:
 
 
 @lru_cache(maxsize=1024)
-def named_time(text: str) -> NamedTime:
+def compile_time_format(text: str) -> CompiledTimeFormat:
     """Return the compiled format, the same object for the same text.
 
     Raises:
         BadFormat: it cannot be read.
     """
-    return NamedTime(text)
+    return CompiledTimeFormat(text)
 
 
 _CLEAR: Final = (
-    NamedTime("rfc1123"),
+    CompiledTimeFormat("rfc1123"),
     *(
-        NamedTime(f"{date} %H:%M{rest}")
+        CompiledTimeFormat(f"{date} %H:%M{rest}")
         for date in ("%Y-%b-%d", "%d-%b-%Y", "%d %b %Y")
         for rest in (":%S", ":%S.%f", "")
     ),

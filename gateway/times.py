@@ -15,7 +15,7 @@ import msgspec
 
 from gateway.clock_behind import rolled_over_weeks
 from gateway.json_text import BadNumber
-from gateway.show import show, show_value
+from gateway.show import show_text, show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import FatalError
 from ingest.contract.reasons import Reason
@@ -24,10 +24,10 @@ __all__ = [
     "AMBIGUOUS_LOCAL",
     "YEAR_2000_S",
     "Instant",
+    "check_plausible_time",
     "local_instant",
     "native_time",
     "parse_text",
-    "plausible",
     "read_time",
     "read_time_as",
     "refuse_unset_clock",
@@ -78,7 +78,7 @@ def refuse_unset_clock(now: Callable[[], float] = time.time) -> None:
         raise FatalError(message)
 
 
-def plausible(time_us: int, received_us: int, max_future_seconds: int, path: str) -> Reject | None:
+def check_plausible_time(time_us: int, received_us: int, max_future_seconds: int, path: str) -> Reject | None:
     """Reject times before 2000 and times further ahead than clocks may be."""
     if time_us < YEAR_2000_S * 1_000_000:
         wanted = f"a time since 2000-01-01T00:00:00Z{rollover_hint(time_us, received_us)}"
@@ -99,7 +99,7 @@ def _show_us(time_us: int) -> str:
     try:
         return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=time_us)).isoformat()
     except OverflowError:
-        return show(f"{time_us} µs since 1970")
+        return show_text(f"{time_us} µs since 1970")
 
 
 def native_time(value: int | str, path: str) -> Instant | Reject:
@@ -178,7 +178,7 @@ def _parse_spelled(text: str, path: str, zone: ZoneInfo | None) -> Instant | Rej
     try:
         local = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second or 0), micros)  # noqa: DTZ001 - its zone is found out below
     except ValueError as error:
-        return Reject(Reason.BAD_TIMESTAMP, path, show_value(text), show(f"a time that exists ({error})"))
+        return Reject(Reason.BAD_TIMESTAMP, path, show_value(text), show_text(f"a time that exists ({error})"))
     since_epoch_us = (local - _EPOCH) // _MICROSECOND
     if found[8]:
         return Instant(since_epoch_us)

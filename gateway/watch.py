@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["FolderWatch", "Stamp", "stamp_of"]
+__all__ = ["FileStamp", "FolderWatch", "file_stamp"]
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """Stamp that differs between contents of a file. Links are followed, so that a switch of a mounted volume is noticed."""
 
     modified_ns: int
@@ -15,21 +15,21 @@ class Stamp(NamedTuple):
     inode: int
 
 
-def stamp_of(found: os.stat_result) -> Stamp:
+def file_stamp(found: os.stat_result) -> FileStamp:
     """Return the stamp of a file."""
-    return Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
+    return FileStamp(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 class FolderWatch:
     """Watch that reports files once they are unchanged between two looks: a half-written file is not a change yet."""
 
-    def __init__(self, look: Callable[[], dict[str, Stamp]]) -> None:
+    def __init__(self, look: Callable[[], dict[str, FileStamp]]) -> None:
         """Take `look`, which returns each file's stamp by name, and raises OSError if it cannot."""
         self._look = look
-        self._taken: dict[str, Stamp] | None = None
-        self._seen: dict[str, Stamp] | None = None
+        self._taken: dict[str, FileStamp] | None = None
+        self._seen: dict[str, FileStamp] | None = None
 
-    def changed(self) -> dict[str, Stamp] | None:
+    def changed(self) -> dict[str, FileStamp] | None:
         """Return the files if they differ from the last `take` and are unchanged since the last call; else None.
 
         Raises:
@@ -39,6 +39,6 @@ class FolderWatch:
         is_still, self._seen = now == self._seen, now
         return now if is_still and now != self._taken else None
 
-    def take(self, stamps: dict[str, Stamp]) -> None:
+    def take(self, stamps: dict[str, FileStamp]) -> None:
         """Note that these have been read (or rejected): they are no longer a change."""
         self._taken = self._seen = stamps

@@ -18,9 +18,9 @@ __all__ = [
     "TIMEOUT_SECONDS",
     "admin_client",
     "await_deleted",
+    "no_answer_error",
     "partition_counts",
     "result_of",
-    "unanswered",
     "wait_for_kafka",
 ]
 
@@ -99,7 +99,7 @@ def partition_counts(client: AdminClient, settings: KafkaSettings) -> dict[str, 
     except KafkaException as error:
         client.poll(0)
         reasons = client.reasons if isinstance(client, _Admin) else []
-        raise unanswered(settings, RuntimeError(reasons[-1]) if reasons else error, "listing topics") from error
+        raise no_answer_error(settings, RuntimeError(reasons[-1]) if reasons else error, "listing topics") from error
     return {name: len(topic.partitions) for name, topic in topics.items()}
 
 
@@ -124,10 +124,10 @@ def await_deleted(settings: KafkaSettings, futures: "Mapping[str, Future[None]]"
             result_of(future)
         except (KafkaException, TimeoutError) as error:
             if not isinstance(error, KafkaException) or error.args[0].code() not in _ABSENT:
-                raise unanswered(settings, error, doing) from error
+                raise no_answer_error(settings, error, doing) from error
 
 
-def unanswered(settings: KafkaSettings, error: Exception, doing: str) -> RetryableError:
+def no_answer_error(settings: KafkaSettings, error: Exception, doing: str) -> RetryableError:
     """Make the error for a question to Kafka that got no usable answer while `doing` something."""
     cause = error.args[0] if error.args else error
     text = cause.str() if isinstance(cause, KafkaError) else str(cause) or "no answer in time"

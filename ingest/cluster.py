@@ -10,12 +10,12 @@ from confluent_kafka import KafkaError
 
 from ingest.cluster_facts import ClusterFacts
 from ingest.cluster_reader import ClusterReader
-from ingest.cluster_samples import Samples, cluster_samples, unreachable
-from ingest.cluster_state import ClusterState, GroupPartition, Partition
+from ingest.cluster_samples import Samples, cluster_samples, unreachable_samples
+from ingest.cluster_state import ClusterState, GroupPartition, PartitionState
 from ingest.contract.errors import RetryableError
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, OUTCOMES, READINGS, stream_topic
 from ingest.group_reader import GroupReader
-from ingest.lag import LagBook
+from ingest.lag import LagTracker
 from ingest.settings import KafkaSettings
 from monitoring.poll import IncompleteError
 
@@ -60,7 +60,7 @@ class ClusterProbe:
         self._topics, self._must_read = topics, must_read
         self._reader = ClusterReader(settings)
         self._groups: dict[str, GroupReader] = {}
-        self._facts, self._lags = ClusterFacts(), LagBook()
+        self._facts, self._lags = ClusterFacts(), LagTracker()
         self._untold: list[str] = []
         self._why: str | None = None
         self._lock = threading.Lock()
@@ -75,7 +75,7 @@ class ClusterProbe:
         try:
             samples = cluster_samples(self.state())
         except RetryableError:
-            return unreachable()
+            return unreachable_samples()
         if self._untold:
             more = f" And {len(self._untold) - 1} more of this kind." if len(self._untold) > 1 else ""
             raise IncompleteError(self._untold[0] + more, samples)
@@ -137,7 +137,7 @@ class ClusterProbe:
                 self._groups[name] = GroupReader(self._settings, name, _ignore)
         return wanted
 
-    def _group(self, name: str, partitions: list[Partition], until: float) -> list[GroupPartition]:
+    def _group(self, name: str, partitions: list[PartitionState], until: float) -> list[GroupPartition]:
         known = [(one.topic, one.partition) for one in partitions if one.end is not None]
         reader = self._groups[name]
         try:
@@ -151,7 +151,7 @@ class ClusterProbe:
         self._untold += [text for topic in sorted(read) for text in self._untold_of(topic, own, reader)]
         return found
 
-    def _untold_of(self, topic: str, partitions: list[Partition], reader: GroupReader) -> Iterator[str]:
+    def _untold_of(self, topic: str, partitions: list[PartitionState], reader: GroupReader) -> Iterator[str]:
         """Yield what is unknown about a topic that a group reads: its lag, the age of the lag, or its end."""
         parts = [one for one in partitions if one.topic == topic]
         if not parts:

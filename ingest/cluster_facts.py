@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from ingest.cluster_reader import ClusterReader
-from ingest.cluster_state import Partition, Retention
+from ingest.cluster_state import PartitionState, TopicRetention
 from ingest.contract.errors import RetryableError
-from ingest.data_loss import DataLoss
+from ingest.data_loss import DataLossForecast
 from ingest.kafka_clock import KafkaClock
 
 __all__ = ["ClusterFacts"]
@@ -32,15 +32,15 @@ class ClusterFacts:
 
     def __init__(self) -> None:
         self.clock = KafkaClock()
-        self.loss = DataLoss()
-        self.retention: dict[str, Retention] = {}
+        self.loss = DataLossForecast()
+        self.retention: dict[str, TopicRetention] = {}
         self.min_in_sync: dict[str, int] = {}
         self._settings_due = self._clock_due = 0.0
         self._topics: frozenset[str] = frozenset()
         self._ends: dict[Where, int] = {}
         self._asked_at = 0.0
 
-    def learn(self, reader: ClusterReader, partitions: Sequence[Partition], *, asked_at: float) -> None:
+    def learn(self, reader: ClusterReader, partitions: Sequence[PartitionState], *, asked_at: float) -> None:
         """Take the result of a look whose offsets were asked for at `asked_at` (epoch seconds of our clock) or later."""
         now = time.monotonic()
         known = [one for one in partitions if one.oldest is not None and one.end is not None]

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from ingest.clients import make_client
-from ingest.cluster_state import Partition, Retention, TopicSettings
+from ingest.cluster_state import PartitionState, TopicRetention, TopicSettings
 from ingest.contract.errors import RetryableError
 from ingest.security import client_conf, consumer_conf
 from ingest.settings import KafkaSettings
@@ -64,7 +64,7 @@ class ClusterReader:
         quiet: dict[str, Any] = {"error_cb": lambda _error: None, "log_level": 0, "socket.timeout.ms": 5000}
         self._admin = make_client(AdminClient, client_conf(settings, client_id=CLIENT_ID) | quiet, settings)
 
-    def topics(self, wanted: Callable[[str], bool], timeout_seconds: float) -> tuple[int, list[Partition]]:
+    def topics(self, wanted: Callable[[str], bool], timeout_seconds: float) -> tuple[int, list[PartitionState]]:
         """Return the number of brokers, and the partitions of the wanted topics without their offsets.
 
         Raises:
@@ -79,14 +79,14 @@ class ClusterReader:
             raise RetryableError(message) from error
         self.reason = ""
         partitions = [
-            Partition(name, number, None, None, one.leader, tuple(sorted(one.replicas)), tuple(sorted(one.isrs)))
+            PartitionState(name, number, None, None, one.leader, tuple(sorted(one.replicas)), tuple(sorted(one.isrs)))
             for name, topic in sorted(found.topics.items())
             if wanted(name)
             for number, one in sorted(topic.partitions.items())
         ]
         return len(found.brokers), partitions
 
-    def with_offsets(self, partitions: Sequence[Partition], timeout_seconds: float) -> list[Partition]:
+    def with_offsets(self, partitions: Sequence[PartitionState], timeout_seconds: float) -> list[PartitionState]:
         """Return the same partitions with both ends where their leader answers; a hanging leader leaves time for the others.
 
         Raises:
@@ -110,7 +110,7 @@ class ClusterReader:
             raise RetryableError(message)
         return [_with_ends(one, ends.get((one.topic, one.partition))) for one in partitions]
 
-    def _ends_by_topic(self, partitions: Sequence[Partition], until: float) -> Ends:
+    def _ends_by_topic(self, partitions: Sequence[PartitionState], until: float) -> Ends:
         """Ask topic by topic, for the moment in which one topic has no leader: the others have one."""
         ends: Ends = {}
         for topic in {one.topic for one in partitions}:
@@ -118,11 +118,11 @@ class ClusterReader:
                 ends |= self._ends([one for one in partitions if one.topic == topic], until)
         return ends
 
-    def _ends(self, partitions: Sequence[Partition], until: float) -> Ends:
+    def _ends(self, partitions: Sequence[PartitionState], until: float) -> Ends:
         oldest, newest = (self._at(partitions, when, until) for when in (_EARLIEST, _LATEST))
         return {where: (oldest[where], newest[where]) for where in oldest.keys() & newest.keys()}
 
-    def _at(self, partitions: Sequence[Partition], time_ms: int, until: float) -> dict[Where, int]:
+    def _at(self, partitions: Sequence[PartitionState], time_ms: int, until: float) -> dict[Where, int]:
         wait = max(0.05, min(_LEADER_SECONDS, until - time.monotonic()))
         asked = [TopicPartition(one.topic, one.partition, time_ms) for one in partitions]
         answers = self._consumer.offsets_for_times(asked, timeout=wait)
@@ -150,7 +150,7 @@ class ClusterReader:
             found[resource.name] = TopicSettings(_retention(config), int(config.get("min.insync.replicas", 1)))
         return found
 
-    def retention(self, topics: Sequence[str], timeout_seconds: float) -> dict[str, Retention]:
+    def retention(self, topics: Sequence[str], timeout_seconds: float) -> dict[str, TopicRetention]:
         """Return how each topic loses records; raises and leaves out as `topic_settings` does."""
         return {topic: one.retention for topic, one in self.topic_settings(topics, timeout_seconds).items()}
 
@@ -175,19 +175,19 @@ class ClusterReader:
             self.reason = error.str()
 
 
-def _with_ends(one: Partition, ends: tuple[int, int] | None) -> Partition:
+def _with_ends(one: PartitionState, ends: tuple[int, int] | None) -> PartitionState:
     oldest, end = ends or (None, None)
-    return Partition(one.topic, one.partition, oldest, end, one.leader, one.replicas, one.in_sync)
+    return PartitionState(one.topic, one.partition, oldest, end, one.leader, one.replicas, one.in_sync)
 
 
-def _retention(config: Mapping[str, str]) -> Retention:
+def _retention(config: Mapping[str, str]) -> TopicRetention:
     deletes = "delete" in config.get("cleanup.policy", "delete")
 
     def limit(key: str, unit: float = 1.0) -> float:
         value = float(config.get(key, -1))
         return value / unit if deletes and value >= 0 else math.inf
 
-    return Retention(
+    return TopicRetention(
         seconds=limit("retention.ms", 1000.0),
         size_bytes=limit("retention.bytes"),
         segment_bytes=float(config.get("segment.bytes", math.inf)),

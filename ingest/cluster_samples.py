@@ -3,15 +3,15 @@
 import math
 from collections.abc import Callable, Iterable
 
-from ingest.cluster_state import ClusterState, GroupPartition, Partition
+from ingest.cluster_state import ClusterState, GroupPartition, PartitionState
 
-__all__ = ["Samples", "cluster_samples", "unreachable"]
+__all__ = ["Samples", "cluster_samples", "unreachable_samples"]
 
 Samples = dict[str, list[tuple[tuple[str, ...], float]]]
 """Name -> (label values, value) per series."""
 
 
-def unreachable() -> Samples:
+def unreachable_samples() -> Samples:
     """Return the samples of a Kafka that does not answer."""
     return {"tidegate_kafka_reachable": [((), 0.0)]}
 
@@ -31,7 +31,7 @@ def cluster_samples(state: ClusterState) -> Samples:
     }
 
 
-def _partitions(partitions: Iterable[Partition]) -> Samples:
+def _partitions(partitions: Iterable[PartitionState]) -> Samples:
     names = "current_offset", "oldest_offset", "in_sync_replica", "leader", "under_replicated_partition"
     samples: Samples = {f"kafka_topic_partition_{name}": [] for name in names}
     for one in partitions:

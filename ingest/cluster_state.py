@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["ClusterState", "GroupPartition", "Partition", "Retention", "TopicSettings"]
+__all__ = ["ClusterState", "GroupPartition", "PartitionState", "TopicRetention", "TopicSettings"]
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionState:
     """One partition of a topic.
 
     Attributes:
@@ -75,13 +75,13 @@ class ClusterState:
     """
 
     brokers: int
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionState, ...]
     groups: tuple[GroupPartition, ...]
     min_in_sync: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class TopicRetention:
     """Rules by which a topic's partitions lose their oldest records.
 
     Attributes:
@@ -108,5 +108,5 @@ class TopicSettings:
         min_in_sync: how many replicas must be in sync for Kafka to accept a record.
     """
 
-    retention: Retention
+    retention: TopicRetention
     min_in_sync: int = 1

@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from ingest.cluster_state import Retention
+from ingest.cluster_state import TopicRetention
 
-__all__ = ["DataLoss"]
+__all__ = ["DataLossForecast"]
 
 STEP_SECONDS: Final = 10.0
 WINDOW_STEPS: Final = 30
@@ -29,7 +29,7 @@ class _Log:
     ends: deque[tuple[float, int]] = field(default_factory=lambda: deque(maxlen=WINDOW_STEPS + 1))
 
 
-class DataLoss:
+class DataLossForecast:
     """Both ends of partitions over time. A full log drops at its tail what arrives at its head, so that is the pace.
 
     The tail itself moves by whole segments, hours apart, so its own pace says nothing.
@@ -53,13 +53,13 @@ class DataLoss:
             log.ends.append((now, end))
 
     def seconds_left(
-        self, key: Key, *, position: int, age_seconds: float, end: int, retention: Retention, now: float
+        self, key: Key, *, position: int, age_seconds: float, end: int, retention: TopicRetention, now: float
     ) -> float:
         """Return the seconds until the record at `position`, of this age, may be deleted; never negative."""
         by_age = retention.seconds - age_seconds
         return max(0.0, min(by_age, self._by_size(key, position, end, retention, now)))
 
-    def _by_size(self, key: Key, position: int, end: int, retention: Retention, now: float) -> float:
+    def _by_size(self, key: Key, position: int, end: int, retention: TopicRetention, now: float) -> float:
         log = self._logs.get(key)
         if log is None or not log.ends or log.oldest == 0 or math.isinf(retention.size_bytes):
             return math.inf

@@ -6,10 +6,10 @@ from confluent_kafka import KafkaError, Message
 
 from ingest.log import BatchDone, DeliveryError, Failure
 
-__all__ = ["Flight"]
+__all__ = ["ProducerBatch"]
 
 
-class Flight:
+class ProducerBatch:
     """One batch of records for one topic. The client reports failures to `failed`; no report means success.
 
     `due` is set when the writer has failed: the caller must then get this batch's result before those of its flight.

@@ -7,14 +7,14 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from ingest.admin import TIMEOUT_SECONDS, admin_client, partition_counts, result_of, unanswered
+from ingest.admin import TIMEOUT_SECONDS, admin_client, no_answer_error, partition_counts, result_of
 from ingest.cluster_reader import ClusterReader
 from ingest.contract.errors import FatalError
 from ingest.group_reader import GroupReader
 from ingest.settings import KafkaSettings
 from ingest.topic_rights import is_denied, missing_right
 
-__all__ = ["Group", "GroupPlace", "Member", "describe_group", "list_groups"]
+__all__ = ["ConsumerGroup", "GroupMember", "GroupOffset", "describe_group", "list_groups"]
 
 _EMPTY: Final = frozenset({"EMPTY", "DEAD"})
 _RETRIED: Final = frozenset(
@@ -23,7 +23,7 @@ _RETRIED: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """A consumer of a group, and the partitions assigned to it."""
 
     member_id: str
@@ -33,7 +33,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupPlace:
+class GroupOffset:
     """Progress of a group in a partition: the next offset it reads, and the next to be written (None: unknown)."""
 
     topic: str
@@ -48,7 +48,7 @@ class GroupPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ConsumerGroup:
     """A consumer group.
 
     Attributes:
@@ -66,8 +66,8 @@ class Group:
     protocol: str
     coordinator: str = ""
     assignor: str = ""
-    members: tuple[Member, ...] = ()
-    places: tuple[GroupPlace, ...] = ()
+    members: tuple[GroupMember, ...] = ()
+    places: tuple[GroupOffset, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -75,7 +75,7 @@ class Group:
         return self.state in _EMPTY
 
 
-def list_groups(settings: KafkaSettings) -> list[Group]:
+def list_groups(settings: KafkaSettings) -> list[ConsumerGroup]:
     """Return all groups that this user may see, by name, without members and places.
 
     Raises:
@@ -87,20 +87,23 @@ def list_groups(settings: KafkaSettings) -> list[Group]:
         try:
             found = result_of(client.list_consumer_groups(request_timeout=TIMEOUT_SECONDS))
         except (KafkaException, TimeoutError) as error:
-            raise unanswered(settings, error, "listing consumer groups") from error
+            raise no_answer_error(settings, error, "listing consumer groups") from error
         if not found.errors:
             break
         # Each broker lists its own groups. Without one broker's answer its groups would be missing unnoticed.
         if time.monotonic() > deadline:
-            raise unanswered(settings, KafkaException(found.errors[0]), "listing consumer groups")
+            raise no_answer_error(settings, KafkaException(found.errors[0]), "listing consumer groups")
         time.sleep(0.5)
     return sorted(
-        (Group(one.group_id, one.state.name, "" if one.type is None else one.type.name.lower()) for one in found.valid),
+        (
+            ConsumerGroup(one.group_id, one.state.name, "" if one.type is None else one.type.name.lower())
+            for one in found.valid
+        ),
         key=lambda group: group.name,
     )
 
 
-def describe_group(settings: KafkaSettings, name: str) -> Group:
+def describe_group(settings: KafkaSettings, name: str) -> ConsumerGroup:
     """Return one group with its members and places.
 
     Raises:
@@ -112,7 +115,7 @@ def describe_group(settings: KafkaSettings, name: str) -> Group:
     members = tuple(
         sorted(
             (
-                Member(
+                GroupMember(
                     one.member_id,
                     one.client_id,
                     one.host,
@@ -129,7 +132,7 @@ def describe_group(settings: KafkaSettings, name: str) -> Group:
         raise FatalError(message)
     protocol = "" if getattr(found, "type", None) is None else found.type.name.lower()
     where = found.coordinator
-    return Group(
+    return ConsumerGroup(
         name, found.state.name, protocol, "" if where is None else f"{where.host}:{where.port}",
         found.partition_assignor or "", members, places,
     )  # fmt: skip
@@ -144,7 +147,7 @@ def _described(settings: KafkaSettings, name: str) -> Any:
         try:
             return result_of(client.describe_consumer_groups([name], request_timeout=TIMEOUT_SECONDS)[name])
         except TimeoutError as error:
-            raise unanswered(settings, error, f"describing group {name}") from error
+            raise no_answer_error(settings, error, f"describing group {name}") from error
         except KafkaException as error:
             code = error.args[0].code()
             if is_denied(error):
@@ -153,11 +156,11 @@ def _described(settings: KafkaSettings, name: str) -> Any:
                 message = f"{name!r} is not a valid name of a consumer group: see `tidegate groups ls`"
                 raise FatalError(message) from error
             if code not in _RETRIED or time.monotonic() > deadline:
-                raise unanswered(settings, error, f"describing group {name}") from error
+                raise no_answer_error(settings, error, f"describing group {name}") from error
             time.sleep(0.1)
 
 
-def _places(settings: KafkaSettings, name: str) -> tuple[GroupPlace, ...]:
+def _places(settings: KafkaSettings, name: str) -> tuple[GroupOffset, ...]:
     """Return the committed offsets of all existing partitions: the group's members may be gone."""
     cluster = ClusterReader(settings)
     group = GroupReader(settings, name, lambda _error: None)
@@ -171,4 +174,4 @@ def _places(settings: KafkaSettings, name: str) -> tuple[GroupPlace, ...]:
     finally:
         group.close()
         cluster.close()
-    return tuple(GroupPlace(one.topic, one.partition, committed[one.topic, one.partition], one.end) for one in ended)
+    return tuple(GroupOffset(one.topic, one.partition, committed[one.topic, one.partition], one.end) for one in ended)

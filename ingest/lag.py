@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from ingest.cluster_facts import ClusterFacts
-from ingest.cluster_state import GroupPartition, Partition
+from ingest.cluster_state import GroupPartition, PartitionState
 from ingest.group_reader import GroupReader
 from ingest.unread import UnreadTimes
 
-__all__ = ["LagBook"]
+__all__ = ["LagTracker"]
 
 READ_SECONDS: Final = 0.6
 """Time to read the oldest unread records of all partitions of a group. Records that come later are tried again."""
@@ -19,7 +19,7 @@ Where = tuple[str, int]
 """Topic and partition."""
 
 
-class LagBook:
+class LagTracker:
     """Memory of the unread records that were read; the rest of a look is calculated."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class LagBook:
         self,
         name: str,
         reader: GroupReader,
-        partitions: Sequence[Partition],
+        partitions: Sequence[PartitionState],
         committed: Mapping[Where, int],
         facts: ClusterFacts,
     ) -> list[GroupPartition]:
@@ -48,7 +48,7 @@ class LagBook:
         group: str,
         reader: GroupReader,
         positions: Mapping[Where, int],
-        known: Mapping[Where, Partition],
+        known: Mapping[Where, PartitionState],
         facts: ClusterFacts,
     ) -> None:
         now = facts.clock.now()
@@ -59,7 +59,7 @@ class LagBook:
             self._unread.learn((group, *where), due[where], appended_ms / 1000, end=end, now=now)
 
     def _one(
-        self, group: str, one: Partition, committed: int | None, position: int, facts: ClusterFacts
+        self, group: str, one: PartitionState, committed: int | None, position: int, facts: ClusterFacts
     ) -> GroupPartition:
         where, end = (one.topic, one.partition), one.end or 0
         lag = max(0, end - position)
@@ -74,7 +74,7 @@ class LagBook:
         return GroupPartition(group, *where, committed, lag, age, left)
 
 
-def _position(one: Partition, committed: int | None) -> int:
+def _position(one: PartitionState, committed: int | None) -> int:
     """Return where the group continues; an offset out of range counts from the oldest record."""
     oldest, end = one.oldest or 0, one.end or 0
     return oldest if committed is None or not oldest <= committed <= end else committed

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Final
 
-__all__ = ["OnceAWhile"]
+__all__ = ["RepeatedMessageFilter"]
 
 EVERY_SECONDS: Final = 30.0
 MAX_MESSAGES: Final = 256
 _NUMBER: Final = re.compile(r"\d+")
 
 
-class OnceAWhile(logging.Filter):
+class RepeatedMessageFilter(logging.Filter):
     """Filter that passes a message once in 30 s; the next one says how many were left out. Numbers in it are ignored.
 
     Remembers the 256 newest messages.

@@ -6,9 +6,9 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
-from ingest.admin import TIMEOUT_SECONDS, admin_client, partition_counts, result_of, unanswered
+from ingest.admin import TIMEOUT_SECONDS, admin_client, no_answer_error, partition_counts, result_of
 from ingest.settings import KafkaSettings
-from ingest.topic_rights import is_denied, missing_right, no_topic
+from ingest.topic_rights import is_denied, missing_right, topic_not_found
 
 __all__ = ["begin_offsets", "end_offsets", "offsets_at"]
 
@@ -43,7 +43,7 @@ def _offsets(settings: KafkaSettings, topic: str, spec: OffsetSpec) -> dict[int,
     client = admin_client(settings)
     existing = partition_counts(client, settings)
     if topic not in existing:
-        raise no_topic(settings, topic, existing)
+        raise topic_not_found(settings, topic, existing)
     asked = {TopicPartition(topic, partition): spec for partition in range(existing[topic])}
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
@@ -54,7 +54,7 @@ def _offsets(settings: KafkaSettings, topic: str, spec: OffsetSpec) -> dict[int,
             if is_denied(error):
                 raise missing_right(settings, f"see the offsets of topic {topic}", "DESCRIBE") from error
             if not _leads_nobody(error) or time.monotonic() > deadline:
-                raise unanswered(settings, error, f"asking for offsets of topic {topic}") from error
+                raise no_answer_error(settings, error, f"asking for offsets of topic {topic}") from error
             time.sleep(0.1)
 
 

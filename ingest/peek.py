@@ -7,13 +7,13 @@ from typing import Final, Literal
 
 from ingest.contract.errors import UnavailableError
 from ingest.peek_key import partition_of_key
-from ingest.peek_merge import Found, merged
-from ingest.peek_reader import Budget, Ends, PeekReader
-from ingest.peek_record import Record
-from ingest.peek_walk import Walk, back, forth
+from ingest.peek_merge import WalkResult, merge_page
+from ingest.peek_reader import BoundedReader, BrowseBudget, Ends
+from ingest.peek_record import ShownRecord
+from ingest.peek_walk import WalkRequest, read_backward, read_forward
 from ingest.settings import KafkaSettings
 
-__all__ = ["Begin", "Look", "Wanted", "peek"]
+__all__ = ["Begin", "BrowseRequest", "BrowseResult", "browse_topic"]
 
 MOST_RECORDS: Final = 100_000
 MOST_BYTES: Final = 32 * 1024 * 1024
@@ -25,7 +25,7 @@ Positions = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class BrowseRequest:
     """Records to look at.
 
     Attributes:
@@ -33,7 +33,7 @@ class Wanted:
         begin: `newest` and `oldest` are the topic's ends; `offset` and `time` begin at `at` and continue to newer records;
             `before` and `after` continue from the `positions` of an earlier look.
         at: an offset, or epoch ms.
-        positions: per partition, from `Look.older` or `Look.newer`.
+        positions: per partition, from `BrowseResult.older` or `BrowseResult.newer`.
         partition: only this one.
         key: only records with exactly this key.
         limit: most records.
@@ -49,7 +49,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class BrowseResult:
     """Records of a look, and how far it went.
 
     Attributes:
@@ -65,7 +65,7 @@ class Look:
         silent: partitions whose leader did not answer.
     """
 
-    records: tuple[Record, ...]
+    records: tuple[ShownRecord, ...]
     older: Positions | None
     newer: Positions
     looked: int
@@ -77,15 +77,15 @@ class Look:
     silent: tuple[int, ...]
 
 
-def peek(
+def browse_topic(
     settings: KafkaSettings,
-    wanted: Wanted,
+    wanted: BrowseRequest,
     *,
     keyed: bool = False,
     most_seconds: float = MOST_SECONDS,
     most_records: int = MOST_RECORDS,
     most_bytes: int = MOST_BYTES,
-) -> Look:
+) -> BrowseResult:
     """Look once.
 
     Args:
@@ -100,21 +100,21 @@ def peek(
         UnavailableError: the topic or partition does not exist, or this user may not read it.
         RetryableError: Kafka does not answer in time.
     """
-    budget = Budget(most_records, most_bytes, time.monotonic() + most_seconds)
-    with PeekReader(settings, wanted.topic, budget) as reader:
+    budget = BrowseBudget(most_records, most_bytes, time.monotonic() + most_seconds)
+    with BoundedReader(settings, wanted.topic, budget) as reader:
         partitions, only = _partitions(reader.partitions(), wanted, keyed=keyed)
         ends = reader.ends(partitions)
-        walk = Walk(reader, budget, wanted.key, wanted.limit)
+        walk = WalkRequest(reader, budget, wanted.key, wanted.limit)
         if wanted.begin in ("newest", "before"):
             bounds = _clamped(wanted.positions or {}, ends, otherwise=1)
-            found = back(walk, {one: (ends[one][0], bound) for one, bound in bounds.items()})
+            found = read_backward(walk, {one: (ends[one][0], bound) for one, bound in bounds.items()})
         else:
             bounds = _starts(reader, wanted, ends)
-            found = forth(walk, {one: (start, ends[one][1]) for one, start in bounds.items()})
+            found = read_forward(walk, {one: (start, ends[one][1]) for one, start in bounds.items()})
     return _look(wanted, found, bounds, ends, budget, only=only, silent=tuple(set(partitions) - ends.keys()))
 
 
-def _partitions(there: list[int], wanted: Wanted, *, keyed: bool) -> tuple[list[int], int | None]:
+def _partitions(there: list[int], wanted: BrowseRequest, *, keyed: bool) -> tuple[list[int], int | None]:
     """Return the partitions to look at, and the one that must hold the key."""
     if wanted.partition is not None:
         if wanted.partition not in there:
@@ -132,7 +132,7 @@ def _clamped(positions: Positions, ends: Ends, *, otherwise: int) -> dict[int, i
     return {one: min(max(positions.get(one, both[otherwise]), both[0]), both[1]) for one, both in ends.items()}
 
 
-def _starts(reader: PeekReader, wanted: Wanted, ends: Ends) -> dict[int, int]:
+def _starts(reader: BoundedReader, wanted: BrowseRequest, ends: Ends) -> dict[int, int]:
     if wanted.begin == "time":
         found = reader.offsets_at(list(ends), wanted.at)
         # No record is that new: there is nothing to show, and later records are newer.
@@ -143,20 +143,20 @@ def _starts(reader: PeekReader, wanted: Wanted, ends: Ends) -> dict[int, int]:
 
 
 def _look(
-    wanted: Wanted,
-    found: Found,
+    wanted: BrowseRequest,
+    found: WalkResult,
     bounds: Positions,
     ends: Ends,
-    budget: Budget,
+    budget: BrowseBudget,
     *,
     only: int | None,
     silent: tuple[int, ...],
-) -> Look:
+) -> BrowseResult:
     backwards = wanted.begin in ("newest", "before")
-    shown, reached = merged(found, wanted.limit, backwards=backwards)
+    shown, reached = merge_page(found, wanted.limit, backwards=backwards)
     older, newer = (reached, dict(bounds)) if backwards else (dict(bounds), reached)
     enough = len(shown) >= wanted.limit or all(reached[one] == ends[one][0 if backwards else 1] for one in reached)
-    return Look(
+    return BrowseResult(
         records=tuple(shown),
         older=older if any(older[one] > ends[one][0] for one in older) else None,
         newer=newer,

@@ -14,7 +14,7 @@ from ingest.contract.errors import RetryableError, UnavailableError
 from ingest.settings import KafkaSettings
 from ingest.topic_rights import missing_right
 
-__all__ = ["Budget", "PeekReader"]
+__all__ = ["BoundedReader", "BrowseBudget"]
 
 _WAIT_SECONDS: Final = 0.1
 _BATCH_RECORDS: Final = 500
@@ -33,7 +33,7 @@ Ends = dict[int, tuple[int, int]]
 
 
 @dataclass(slots=True)
-class Budget:
+class BrowseBudget:
     """Remaining cost of one look; it only falls."""
 
     records: int
@@ -62,10 +62,10 @@ class Budget:
         self.looked_bytes += size_bytes
 
 
-class PeekReader:
+class BoundedReader:
     """Client for one look at one topic. A context manager, which frees the client at its end."""
 
-    def __init__(self, settings: KafkaSettings, topic: str, budget: Budget) -> None:
+    def __init__(self, settings: KafkaSettings, topic: str, budget: BrowseBudget) -> None:
         self._topic, self._budget, self._why, self._settings = topic, budget, "", settings
         # The client requires a group name. Nothing subscribes or commits, so Kafka never sees it.
         conf = monitor_conf(settings, CLIENT_ID, self._note) | {
@@ -77,7 +77,7 @@ class PeekReader:
         }
         self._consumer = make_client(Consumer, conf, settings)
 
-    def __enter__(self) -> "PeekReader":
+    def __enter__(self) -> "BoundedReader":
         return self
 
     def __exit__(self, *_fault: object) -> None:

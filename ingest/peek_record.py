@@ -6,7 +6,7 @@ from typing import Final, Self
 
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME, Message
 
-__all__ = ["MOST_BYTES", "Piece", "Record", "record_of"]
+__all__ = ["MOST_BYTES", "RecordPiece", "ShownRecord", "show_record"]
 
 MOST_BYTES: Final = 64 * 1024
 MOST_HEADERS: Final = 64
@@ -16,7 +16,7 @@ _UTF8_SIGN_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RecordPiece:
     """Bytes of a record; exactly one of `text` and `base64` is set.
 
     Attributes:
@@ -41,7 +41,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ShownRecord:
     """One record.
 
     Attributes:
@@ -60,12 +60,12 @@ class Record:
     at_ms: int | None
     time_type: str | None
     size_bytes: int
-    key: Piece | None
-    headers: tuple[tuple[str, Piece | None], ...] | None
-    value: Piece | None
+    key: RecordPiece | None
+    headers: tuple[tuple[str, RecordPiece | None], ...] | None
+    value: RecordPiece | None
 
 
-def record_of(message: Message, most_bytes: int = MOST_BYTES) -> Record:
+def show_record(message: Message, most_bytes: int = MOST_BYTES) -> ShownRecord:
     """Return the record of a client's message. No piece of it is longer than `most_bytes`."""
     kind, at_ms = message.timestamp()
     key, value, headers = message.key(), message.value(), _headers(message)
@@ -74,7 +74,7 @@ def record_of(message: Message, most_bytes: int = MOST_BYTES) -> Record:
         value,
         *(each for name, content in headers or () for each in (name.encode("utf-8", "replace"), content)),
     ]
-    return Record(
+    return ShownRecord(
         message.partition() or 0,
         message.offset() or 0,
         at_ms if kind in _TIME_TYPES else None,
@@ -96,10 +96,10 @@ def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
     return [(name, content.encode() if isinstance(content, str) else content) for name, content in listed]
 
 
-def _piece(content: str | bytes | None, most_bytes: int) -> Piece | None:
+def _piece(content: str | bytes | None, most_bytes: int) -> RecordPiece | None:
     if content is None:
         return None
-    return Piece.of(content.encode() if isinstance(content, str) else content, most_bytes)
+    return RecordPiece.of(content.encode() if isinstance(content, str) else content, most_bytes)
 
 
 def _text(content: bytes, is_cut: bool) -> str | None:

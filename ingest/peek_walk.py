@@ -6,40 +6,40 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Message
 
-from ingest.peek_merge import Found, Kept
-from ingest.peek_reader import Budget, PeekReader
-from ingest.peek_record import MOST_BYTES, Record, record_of
+from ingest.peek_merge import HeldBytes, WalkResult
+from ingest.peek_reader import BoundedReader, BrowseBudget
+from ingest.peek_record import MOST_BYTES, ShownRecord, show_record
 
-__all__ = ["Walk", "back", "forth"]
+__all__ = ["WalkRequest", "read_backward", "read_forward"]
 
 Stretches = Mapping[int, tuple[int, int]]
 """Partition -> oldest offset, and the offset before which the range ends."""
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class WalkRequest:
     """Parameters of a walk: reader, budget, wanted key and number of records."""
 
-    reader: PeekReader
-    budget: Budget
+    reader: BoundedReader
+    budget: BrowseBudget
     key: bytes | None
     limit: int
-    kept: Kept = field(default_factory=Kept)
+    kept: HeldBytes = field(default_factory=HeldBytes)
 
     def wants(self, message: Message) -> bool:
         """Return whether to show this record."""
         return self.key is None or _bytes(message.key()) == self.key
 
-    def record(self, message: Message) -> Record:
+    def record(self, message: Message) -> ShownRecord:
         """Return the record, with as much of it as may be held."""
-        found = record_of(message, self.kept.most_bytes(MOST_BYTES))
+        found = show_record(message, self.kept.most_bytes(MOST_BYTES))
         self.kept.add(found)
         return found
 
 
-def forth(walk: Walk, stretches: Stretches) -> Found:
+def read_forward(walk: WalkRequest, stretches: Stretches) -> WalkResult:
     """Return the first records of each partition."""
-    found = Found(records={one: [] for one in stretches})
+    found = WalkResult(records={one: [] for one in stretches})
 
     def take(message: Message) -> bool:
         records = found.records[message.partition() or 0]
@@ -52,7 +52,7 @@ def forth(walk: Walk, stretches: Stretches) -> Found:
     return found
 
 
-def back(walk: Walk, stretches: Stretches) -> Found:
+def read_backward(walk: WalkRequest, stretches: Stretches) -> WalkResult:
     """Return the last records of each partition.
 
     Kafka reads only towards newer records. So a range before the end is read, then a longer one before that. The first is
@@ -67,7 +67,7 @@ def back(walk: Walk, stretches: Stretches) -> Found:
         _stretch(walk, open_sides, step)
         step = _longer(walk, sides, step, len(open_sides))
     broken = [side.since_ms for side in sides.values() if not side.is_done(walk.limit) and side.since_ms is not None]
-    return Found(
+    return WalkResult(
         records={one: list(side.records) for one, side in sides.items()},
         reached={one: side.low for one, side in sides.items()},
         back_to_ms=max(broken, default=None),
@@ -88,7 +88,7 @@ class _Side:
 
     oldest: int
     low: int
-    records: deque[Record] = field(default_factory=deque)
+    records: deque[ShownRecord] = field(default_factory=deque)
     since_ms: int | None = None
     offsets: int = 0
 
@@ -96,10 +96,10 @@ class _Side:
         return len(self.records) >= limit or self.low <= self.oldest
 
 
-def _stretch(walk: Walk, sides: Mapping[int, _Side], step: int) -> None:
+def _stretch(walk: WalkRequest, sides: Mapping[int, _Side], step: int) -> None:
     """Read the `step` offsets before the range of each of these sides. A side that the budget cut off counts as not read."""
     stretches = {one: (max(side.oldest, side.low - step), side.low) for one, side in sides.items()}
-    came: dict[int, deque[Record]] = {one: deque() for one in sides}
+    came: dict[int, deque[ShownRecord]] = {one: deque() for one in sides}
     first: dict[int, int] = {}
     left_out: set[int] = set()
 
@@ -126,7 +126,7 @@ def _stretch(walk: Walk, sides: Mapping[int, _Side], step: int) -> None:
         side.since_ms = first.get(one, side.since_ms)
 
 
-def _longer(walk: Walk, sides: Mapping[int, _Side], step: int, open_sides: int) -> int:
+def _longer(walk: WalkRequest, sides: Mapping[int, _Side], step: int, open_sides: int) -> int:
     """Return the next step: twice the last, at least a page, and no longer than the rest of the budget reaches."""
     budget, offsets = walk.budget, sum(side.offsets for side in sides.values())
     if not offsets or not budget.looked:

@@ -11,19 +11,19 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ingest.clients import make_client
 from ingest.contract.errors import FatalError
-from ingest.flight import Flight
+from ingest.flight import ProducerBatch
 from ingest.log import BatchDone, DeliveryError, Done, LogFull
-from ingest.log_filter import OnceAWhile
-from ingest.record_limits import Learned, RecordLimits
+from ingest.log_filter import RepeatedMessageFilter
+from ingest.record_limits import LearnedLimits, RecordLimits
 from ingest.security import RECORD_OVERHEAD_BYTES, producer_conf
 from ingest.settings import KafkaSettings
 from ingest.topic_state import topic_limits
 
-__all__ = ["KafkaWriter", "classify", "open_writer"]
+__all__ = ["KafkaWriter", "classify_kafka_error", "open_writer"]
 
 logger = logging.getLogger("tidegate.ingest.producer")
 client_logger = logging.getLogger("tidegate.ingest.librdkafka")
-client_logger.addFilter(OnceAWhile())
+client_logger.addFilter(RepeatedMessageFilter())
 
 _RECORD_CODES: Final = frozenset(
     {KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG, KafkaError._BAD_MSG, KafkaError._KEY_SERIALIZATION}
@@ -40,7 +40,7 @@ _NEXT_STEPS: Final = {
 
 
 def open_writer(
-    settings: KafkaSettings, *, client_id: str = "tidegate-gateway", learned: Learned | None = None
+    settings: KafkaSettings, *, client_id: str = "tidegate-gateway", learned: LearnedLimits | None = None
 ) -> "KafkaWriter":
     """Open a writer that knows the topics' current limits. Asks Kafka, at most 10 s.
 
@@ -52,7 +52,7 @@ def open_writer(
     return KafkaWriter(settings, topic_limits(settings), client_id=client_id, learned=learned)
 
 
-def classify(error: KafkaError, topic: str, size_bytes: int, limits: RecordLimits) -> DeliveryError:
+def classify_kafka_error(error: KafkaError, topic: str, size_bytes: int, limits: RecordLimits) -> DeliveryError:
     """Translate a client's error for the caller; `size_bytes` are the record's key and value."""
     step = _NEXT_STEPS.get(error.code())
     text = f"{error.name()}: {error.str()}" + (f"; {step}" if step else "")
@@ -83,14 +83,14 @@ class KafkaWriter:
         limits: Mapping[str, int] | None,
         *,
         client_id: str = "tidegate-gateway",
-        learned: Learned | None = None,
+        learned: LearnedLimits | None = None,
     ) -> None:
-        self._limits = RecordLimits(limits, settings.max_record_bytes, learned or Learned())
+        self._limits = RecordLimits(limits, settings.max_record_bytes, learned or LearnedLimits())
         self._taken = self._taken_bytes = 0
         self._reported = self._reported_bytes = 0
         self._closed = False
-        self._waiting: deque[Flight] = deque()
-        self._flying: list[Flight] = []
+        self._waiting: deque[ProducerBatch] = deque()
+        self._flying: list[ProducerBatch] = []
         conf = producer_conf(
             settings,
             client_id=client_id,
@@ -118,10 +118,10 @@ class KafkaWriter:
             raise LogFull(message, retry_after_seconds=0.05)
         if len(values) > room:
             keys, values = keys[:room], values[:room]
-        batch = Flight(topic, keys, values, done, self._classify)
+        batch = ProducerBatch(topic, keys, values, done, self._classify)
         if batch.size_bytes > self._room_bytes and len(batch) > 1:
             count = _count_within(self._room_bytes, keys, values)
-            batch = Flight(topic, keys[:count], values[:count], done, self._classify)
+            batch = ProducerBatch(topic, keys[:count], values[:count], done, self._classify)
         self._taken += len(batch)
         self._taken_bytes += batch.size_bytes
         self._waiting.append(batch)
@@ -173,7 +173,7 @@ class KafkaWriter:
         self.abort()
 
     def _classify(self, error: KafkaError, topic: str, size_bytes: int = 0) -> DeliveryError:
-        return classify(error, topic, size_bytes, self._limits)
+        return classify_kafka_error(error, topic, size_bytes, self._limits)
 
     def _send(self) -> None:
         """Start a flight of all waiting records, unless one is in progress."""
@@ -190,7 +190,7 @@ class KafkaWriter:
                 break
         self._land()
 
-    def _give(self, producer: Producer, batch: Flight) -> None:
+    def _give(self, producer: Producer, batch: ProducerBatch) -> None:
         limit = self.max_record_bytes(batch.topic) - RECORD_OVERHEAD_BYTES
         if max(map(len, batch.values)) + max(map(len, batch.keys)) > limit:
             records = self._fitting(batch, limit)
@@ -209,7 +209,7 @@ class KafkaWriter:
             faults = [record["_error"] for record in records if "_error" in record]
             batch.refuse(self._classify(_kafka_error(faults[0] if faults else None), batch.topic))
 
-    def _fitting(self, batch: Flight, limit: int) -> list[dict[str, Any]]:
+    def _fitting(self, batch: ProducerBatch, limit: int) -> list[dict[str, Any]]:
         """Return the records that their topic takes; each of the others fails alone."""
         records: list[dict[str, Any]] = []
         for place, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
@@ -236,7 +236,7 @@ class KafkaWriter:
             if arrived or batch.settled:
                 self._report(batch)
 
-    def _report(self, batch: Flight) -> None:
+    def _report(self, batch: ProducerBatch) -> None:
         if self._closed:
             return
         self._reported += len(batch)

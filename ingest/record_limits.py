@@ -10,14 +10,14 @@ from typing import Final
 
 from ingest.log import DeliveryError
 
-__all__ = ["Learned", "RecordLimits"]
+__all__ = ["LearnedLimits", "RecordLimits"]
 
 MAX_BATCH_BYTES: Final = 256 * 1024
 _SHRINK: Final = 4
 """From 256 KiB to single records, in nine rejections at most."""
 
 
-class Learned:
+class LearnedLimits:
     """Limits learned from Kafka's errors, across the writers of one process.
 
     Attributes:
@@ -34,7 +34,7 @@ class Learned:
 class RecordLimits:
     """Limits of one writer. `known` says whether they were read from Kafka; `batch_bytes` is this writer's largest batch."""
 
-    def __init__(self, told: Mapping[str, int] | None, default: int, learned: Learned) -> None:
+    def __init__(self, told: Mapping[str, int] | None, default: int, learned: LearnedLimits) -> None:
         self._told, self._default, self._learned = dict(told or {}), default, learned
         self.known = told is not None
         known = [*self._told.values(), default]

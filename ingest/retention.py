@@ -9,7 +9,7 @@ from ingest.groups import group_lag
 from ingest.offsets import begin_offsets, offsets_at
 from ingest.settings import KafkaSettings
 
-__all__ = ["AGE", "SEGMENT", "SIZE", "UNLIMITED", "ConfigChange", "retention_config", "unread_older"]
+__all__ = ["AGE", "SEGMENT", "SIZE", "UNLIMITED", "ConfigChange", "count_unread_older", "retention_config"]
 
 AGE: Final = "retention.ms"
 SIZE: Final = "retention.bytes"
@@ -59,7 +59,7 @@ def retention_config(hours: int | None, size_bytes: int | None) -> dict[str, str
     return wanted
 
 
-def unread_older(settings: KafkaSettings, group: str, topic: str, time_ms: int) -> int:
+def count_unread_older(settings: KafkaSettings, group: str, topic: str, time_ms: int) -> int:
     """Return how many records from before this time the group has not read yet."""
     committed = group_lag(settings, group, [topic]).get(topic, {})
     if not committed and topic not in LAND_TOPICS.get(group, ()):

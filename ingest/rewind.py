@@ -8,19 +8,19 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from ingest.clients import make_client
 from ingest.contract.errors import FatalError, RetryableError, UnavailableError
 from ingest.contract.topics import LAND_GROUP, stream_group
-from ingest.group_state import Group, describe_group
+from ingest.group_state import ConsumerGroup, describe_group
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
 from ingest.topic_rights import is_denied, missing_right
 
-__all__ = ["Move", "Target", "plan_rewind", "rewind"]
+__all__ = ["OffsetMove", "RewindTarget", "plan_rewind", "rewind"]
 
 _TRY_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RewindTarget:
     """Place where a group should continue: an end of the topic, an offset, or the first record at or after a time (epoch ms)."""
 
     kind: Literal["earliest", "latest", "offset", "time"]
@@ -28,7 +28,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class OffsetMove:
     """Offsets of one partition: the next offset the group reads before and after; `before` is None if it never committed."""
 
     partition: int
@@ -46,8 +46,8 @@ class Move:
 
 
 def plan_rewind(
-    settings: KafkaSettings, group: str, topic: str, target: Target, *, partition: int | None = None
-) -> list[Move]:
+    settings: KafkaSettings, group: str, topic: str, target: RewindTarget, *, partition: int | None = None
+) -> list[OffsetMove]:
     """Return what `rewind` would do; nothing is written.
 
     Raises:
@@ -74,10 +74,10 @@ def plan_rewind(
         "offset": lambda: {one: min(max(target.at, oldest[one]), ends[one]) for one in ends},
         "time": lambda: offsets_at(settings, topic, target.at),
     }[target.kind]()
-    return [Move(one, before.get(one), wanted[one], ends[one]) for one in chosen]
+    return [OffsetMove(one, before.get(one), wanted[one], ends[one]) for one in chosen]
 
 
-def rewind(settings: KafkaSettings, group: str, topic: str, moves: list[Move]) -> None:
+def rewind(settings: KafkaSettings, group: str, topic: str, moves: list[OffsetMove]) -> None:
     """Write a plan to the group.
 
     Raises:
@@ -133,7 +133,7 @@ def _refuse_own(group: str) -> None:
         raise FatalError(message)
 
 
-def _refuse_members(group: Group) -> None:
+def _refuse_members(group: ConsumerGroup) -> None:
     if group.is_empty:
         return
     who = ", ".join(sorted({f"{member.client_id} on {member.host}" for member in group.members})[:5]) or "unknown"

@@ -12,10 +12,10 @@ from ingest.clients import make_client
 from ingest.contract.errors import UnavailableError
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
-from ingest.topic_rights import is_denied, missing_right, missing_rights, no_topic
+from ingest.topic_rights import is_denied, missing_right, missing_rights, topic_not_found
 from ingest.topic_state import describe_topics
 
-__all__ = ["Outgoing", "Sent", "send"]
+__all__ = ["OutgoingRecord", "SendResult", "send_outgoing"]
 
 _FLUSH_SECONDS: Final = 120.0
 _FLUSH_STEP_SECONDS: Final = 0.5
@@ -23,7 +23,7 @@ _ANY: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingRecord:
     """A record to send; a value of None deletes its key in a compacted topic."""
 
     value: bytes | None
@@ -31,7 +31,7 @@ class Outgoing:
 
 
 @dataclass(slots=True)
-class Sent:
+class SendResult:
     """Result of sending: acknowledged and failed records, why they failed, and whether Ctrl-C ended it early.
 
     `denied`: a right was removed meanwhile.
@@ -44,14 +44,14 @@ class Sent:
     denied: bool = False
 
 
-def send(
+def send_outgoing(
     settings: KafkaSettings,
     topic: str,
-    records: Iterable[Outgoing],
+    records: Iterable[OutgoingRecord],
     *,
     partition: int | None = None,
     headers: Sequence[tuple[str, bytes | None]] = (),
-) -> Sent:
+) -> SendResult:
     """Send the records in order and wait for every acknowledgement, also for those before a Ctrl-C or a bad record.
 
     Args:
@@ -68,7 +68,7 @@ def send(
     """
     known = partition_counts(admin_client(settings), settings)
     if topic not in known:
-        raise no_topic(settings, topic, known)
+        raise topic_not_found(settings, topic, known)
     partitions = known[topic]
     if partition is not None and not 0 <= partition < partitions:
         message = f"Topic {topic} has no partition {partition}: it has {partitions}, counted from 0"
@@ -76,7 +76,7 @@ def send(
     if "WRITE" in missing_rights(settings, topic):
         # The client itself would fail with its own error, because it may not even ask for a producer id.
         raise missing_right(settings, f"write to topic {topic}", "WRITE")
-    done = Sent()
+    done = SendResult()
     needs_key = _is_compacted(settings, topic)
 
     def report(error: KafkaError | None, _message: Message) -> None:
@@ -133,11 +133,11 @@ def _flush(producer: Producer) -> int:
 def _one(
     producer: Producer,
     topic: str,
-    record: Outgoing,
+    record: OutgoingRecord,
     partition: int,
     headers: list[tuple[str, bytes | None]],
     report: object,
-    done: Sent,
+    done: SendResult,
 ) -> None:
     while True:
         try:

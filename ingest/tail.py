@@ -22,7 +22,7 @@ from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
 from ingest.topic_rights import missing_right
 
-__all__ = ["Silence", "Start", "TailRecord", "judge_error", "tail", "tail_record"]
+__all__ = ["SilenceDetector", "TailRecord", "TailStart", "judge_error", "tail", "tail_record"]
 
 _WAIT_SECONDS: Final = 0.2
 _BATCH: Final = 500
@@ -31,7 +31,7 @@ _TIME_TYPES: Final = {TIMESTAMP_CREATE_TIME: "create", TIMESTAMP_LOG_APPEND_TIME
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class TailStart:
     """Place to begin at in each partition.
 
     Attributes:
@@ -69,10 +69,10 @@ class TailRecord:
 def tail(
     settings: KafkaSettings,
     topic: str,
-    start: Start,
+    start: TailStart,
     *,
     partition: int | None = None,
-    stop: Start | None = None,
+    stop: TailStart | None = None,
     follow: bool = True,
     ended: Callable[[], bool] = lambda: False,
 ) -> Iterator[TailRecord]:
@@ -124,7 +124,7 @@ def tail_record(message: Message) -> TailRecord:
 
 
 def _starts(
-    settings: KafkaSettings, topic: str, start: Start, oldest: Mapping[int, int], ends: Mapping[int, int]
+    settings: KafkaSettings, topic: str, start: TailStart, oldest: Mapping[int, int], ends: Mapping[int, int]
 ) -> dict[int, int]:
     match start.kind:
         case "beginning":
@@ -152,7 +152,7 @@ def _read(
     consumer = make_client(Consumer, _conf(settings), settings)
     try:
         consumer.assign([Place(topic, one, at) for one, at in starts.items() if left is None or one in left])
-        silent = Silence(settings, consumer)
+        silent = SilenceDetector(settings, consumer)
         while not ended() and (left is None or left):
             # Wait only for the first record: a wait for a full batch would delay it.
             found = consumer.consume(1, _WAIT_SECONDS)
@@ -214,7 +214,7 @@ def judge_error(error: KafkaError, topic: str, settings: KafkaSettings) -> None:
         raise RetryableError(message)
 
 
-class Silence:
+class SilenceDetector:
     """Distinguish a quiet topic from an unreachable broker: only the second is an error."""
 
     def __init__(self, settings: KafkaSettings, consumer: Consumer) -> None:

@@ -11,10 +11,10 @@ from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.topics import LAND_GROUP, stream_group
 from ingest.security import consumer_conf
 from ingest.settings import KafkaSettings
-from ingest.tail import Silence, TailRecord, judge_error, tail_record
-from ingest.topic_rights import missing_right, no_topic
+from ingest.tail import SilenceDetector, TailRecord, judge_error, tail_record
+from ingest.topic_rights import missing_right, topic_not_found
 
-__all__ = ["Protocol", "tail_group"]
+__all__ = ["Protocol", "read_as_member"]
 
 Protocol = Literal["classic", "consumer"]
 
@@ -23,7 +23,7 @@ _BATCH: Final = 500
 _COMMIT_MS: Final = 1000
 
 
-def tail_group(
+def read_as_member(
     settings: KafkaSettings,
     topic: str,
     group: str,
@@ -58,7 +58,7 @@ def tail_group(
         message = f"{group} is Tidegate's own group: offsets committed here would show a wrong lag. Use another group"
         raise FatalError(message)
     if topic not in (known := partition_counts(admin_client(settings), settings)):
-        raise no_topic(settings, topic, known)
+        raise topic_not_found(settings, topic, known)
     member = _Member(settings, topic, group, fresh, protocol, assigned)
     try:
         member.read(take, ended, follow=follow)
@@ -86,7 +86,7 @@ class _Member:
         self._consumer.subscribe([topic], on_assign=self._gained, on_revoke=self._gave, on_lost=self._gave)
 
     def read(self, take: Callable[[TailRecord], bool], ended: Callable[[], bool], *, follow: bool) -> None:
-        silence = Silence(self._settings, self._consumer)
+        silence = SilenceDetector(self._settings, self._consumer)
         while not ended() and (follow or not self._is_member or self._has - self._at_end):
             found = self._consumer.consume(1, _WAIT_SECONDS)
             for message in found + (self._consumer.consume(_BATCH, 0) if found else []):

@@ -10,12 +10,12 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from ingest.admin import TIMEOUT_SECONDS, admin_client, result_of, unanswered
+from ingest.admin import TIMEOUT_SECONDS, admin_client, no_answer_error, result_of
 from ingest.cluster import is_own_topic
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, TidegateError
-from ingest.retention import AGE, SEGMENT, SIZE, ConfigChange, unread_older
+from ingest.retention import AGE, SEGMENT, SIZE, ConfigChange, count_unread_older
 from ingest.settings import KafkaSettings
-from ingest.topic_rights import is_denied, missing_right, no_topic
+from ingest.topic_rights import is_denied, missing_right, topic_not_found
 from ingest.topic_setup import wanted_config
 from ingest.topic_state import describe_topics, topic_names
 
@@ -129,7 +129,7 @@ def _number(text: str) -> str | float:
 def _config_of(settings: KafkaSettings, name: str) -> Mapping[str, str]:
     states = describe_topics(settings, [name])
     if name not in states:
-        raise no_topic(settings, name, topic_names(settings))
+        raise topic_not_found(settings, name, topic_names(settings))
     if not states[name].config:
         raise missing_right(settings, f"read the settings of topic {name}", "DESCRIBE_CONFIGS")
     return states[name].config
@@ -139,7 +139,7 @@ def _refuse_loss(settings: KafkaSettings, name: str, changes: Sequence[ConfigCha
     now_ms = time.time_ns() // 1_000_000
     limits = [now_ms - one.kept_ms for one in changes if one.is_less]
     for group in readers if limits else ():
-        unread = unread_older(settings, group, name, max(limits))
+        unread = count_unread_older(settings, group, name, max(limits))
         if unread:
             message = (
                 f"{group} has not read {unread} records of {name} that Kafka may delete after this change: wait until it "
@@ -157,7 +157,7 @@ def _alter(settings: KafkaSettings, name: str, changes: Sequence[ConfigChange], 
         try:
             result_of(future)
         except TimeoutError as error:
-            raise unanswered(settings, error, f"changing topic {name}") from error
+            raise no_answer_error(settings, error, f"changing topic {name}") from error
         except KafkaException as error:
             raise _fault(settings, name, error) from error
 
@@ -168,7 +168,7 @@ def _fault(settings: KafkaSettings, name: str, error: KafkaException) -> Tidegat
         return ConfigError(f"Kafka rejects these settings of topic {name}: {error.args[0].str()}")
     if is_denied(error):
         return missing_right(settings, f"change topic {name}", "ALTER_CONFIGS")
-    return unanswered(settings, error, f"changing topic {name}")
+    return no_answer_error(settings, error, f"changing topic {name}")
 
 
 def _await_shown(settings: KafkaSettings, name: str, changes: Sequence[ConfigChange]) -> None:

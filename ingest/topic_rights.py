@@ -8,11 +8,11 @@ from typing import Any, Final, Literal
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation
 
-from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, result_of, unanswered
+from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, no_answer_error, result_of
 from ingest.contract.errors import FatalError, MissingRightError
 from ingest.settings import KafkaSettings
 
-__all__ = ["is_denied", "missing_group_rights", "missing_right", "missing_rights", "no_topic"]
+__all__ = ["is_denied", "missing_group_rights", "missing_right", "missing_rights", "topic_not_found"]
 
 Resource = Literal["topic", "group", "cluster"]
 
@@ -43,7 +43,7 @@ def missing_right(
     return MissingRightError(f"The Kafka user {user} may not {doing}: grant it {right} on the {on}{other}")
 
 
-def no_topic(settings: KafkaSettings, topic: str, known: Iterable[str]) -> FatalError:
+def topic_not_found(settings: KafkaSettings, topic: str, known: Iterable[str]) -> FatalError:
     """Make the error for a topic that this user does not see; it names the nearest topic that the user sees.
 
     Kafka hides a topic from a user without a right on it, and does not say whether it exists.
@@ -132,7 +132,7 @@ def _missing(
                 return []
             # A broker learns of a new topic after the controller has answered.
             if not _is_unknown(error) or time.monotonic() > deadline:
-                raise unanswered(settings, error, what) from error
+                raise no_answer_error(settings, error, what) from error
             time.sleep(0.1)
     # A broker that reports no operations forbids nothing.
     if allowed is None or AclOperation.ALL in allowed:

@@ -7,7 +7,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewTopic
 
-from ingest.admin import TIMEOUT_SECONDS, admin_client, await_deleted, partition_counts, result_of, unanswered
+from ingest.admin import TIMEOUT_SECONDS, admin_client, await_deleted, no_answer_error, partition_counts, result_of
 from ingest.contract.errors import ConfigError, RetryableError
 from ingest.contract.topics import TopicSpec, topic_specs
 from ingest.settings import KafkaSettings
@@ -103,7 +103,7 @@ def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool
     try:
         result_of(future)
     except TimeoutError as error:
-        raise unanswered(settings, error, f"creating topic {name}") from error
+        raise no_answer_error(settings, error, f"creating topic {name}") from error
     except KafkaException as error:
         code = error.args[0].code()
         if code == KafkaError.TOPIC_ALREADY_EXISTS:
@@ -121,7 +121,7 @@ def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool
             raise missing_right(
                 settings, f"create topic {name}", "CREATE", "cluster", instead="let an administrator create the topic"
             ) from error
-        raise unanswered(settings, error, f"creating topic {name}") from error
+        raise no_answer_error(settings, error, f"creating topic {name}") from error
     return True
 
 

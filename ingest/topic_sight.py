@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ingest.cluster_reader import CLIENT_ID, ClusterReader
-from ingest.cluster_state import Partition, TopicSettings
+from ingest.cluster_state import PartitionState, TopicSettings
 from ingest.contract.errors import RetryableError
 from ingest.group_reader import GroupReader
 from ingest.settings import KafkaSettings
 
-__all__ = ["TopicSight", "topic_sights"]
+__all__ = ["TopicOverview", "topic_overviews"]
 
 MOST_SECONDS: Final = 5.0
 READ_SECONDS: Final = 1.0
@@ -23,7 +23,7 @@ Where = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class TopicSight:
+class TopicOverview:
     """One topic.
 
     Attributes:
@@ -35,7 +35,7 @@ class TopicSight:
     """
 
     name: str
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionState, ...]
     settings: TopicSettings | None
     oldest_ms: Mapping[int, int] = field(default_factory=dict)
     newest_ms: Mapping[int, int] = field(default_factory=dict)
@@ -52,13 +52,13 @@ class TopicSight:
         return [problem for one in self.partitions if (problem := _problem(one, least))]
 
 
-def topic_sights(
+def topic_overviews(
     settings: KafkaSettings,
     wanted: Callable[[str], bool],
     *,
     most_seconds: float = MOST_SECONDS,
     with_times: bool = True,
-) -> list[TopicSight]:
+) -> list[TopicOverview]:
     """Return the wanted topics by name, without parts that do not come in time; without `with_times`, without times.
 
     Raises:
@@ -75,7 +75,7 @@ def topic_sights(
         reader.close()
     oldest, newest = _times(settings, partitions, until) if with_times else ({}, {})
     return [
-        TopicSight(
+        TopicOverview(
             name,
             tuple(one for one in partitions if one.topic == name),
             told.get(name),
@@ -86,7 +86,7 @@ def topic_sights(
     ]
 
 
-def _problem(one: Partition, least_in_sync: int) -> str:
+def _problem(one: PartitionState, least_in_sync: int) -> str:
     missing = ", ".join(map(str, one.missing))
     if one.leader < 0:
         return f"partition {one.partition} has no leader, so nobody can read or write it (missing brokers: {missing})"
@@ -107,7 +107,7 @@ def _settings(reader: ClusterReader, names: Sequence[str], until: float) -> dict
 
 
 def _times(
-    settings: KafkaSettings, partitions: Sequence[Partition], until: float
+    settings: KafkaSettings, partitions: Sequence[PartitionState], until: float
 ) -> tuple[dict[Where, int], dict[Where, int]]:
     """Return the times of the first and the last record of each partition that has any."""
     filled = [one for one in partitions if one.oldest is not None and one.end is not None and one.oldest < one.end]

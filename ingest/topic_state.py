@@ -7,7 +7,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
-from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, partition_counts, result_of, unanswered
+from ingest.admin import DENIED, TIMEOUT_SECONDS, admin_client, no_answer_error, partition_counts, result_of
 from ingest.contract.topics import topic_specs
 from ingest.settings import KafkaSettings
 
@@ -46,7 +46,7 @@ def describe_topics(settings: KafkaSettings, names: list[str]) -> dict[str, Topi
             own[resource.name] = set_here
         except (KafkaException, TimeoutError) as error:
             if isinstance(error, TimeoutError) or error.args[0].code() not in DENIED:
-                raise unanswered(settings, error, f"describing topic {resource.name}") from error
+                raise no_answer_error(settings, error, f"describing topic {resource.name}") from error
             configs[resource.name] = {}
     return {name: TopicState(count, configs[name], own.get(name, {})) for name, count in existing.items()}
 
@@ -88,5 +88,5 @@ def topic_ids(settings: KafkaSettings, names: Sequence[str]) -> dict[str, str]:
         except (KafkaException, TimeoutError) as error:
             # An old cluster has no ids, and the user may lack the right to describe: then only offsets show a change.
             if isinstance(error, TimeoutError) or error.args[0].code() == KafkaError._TIMED_OUT:
-                raise unanswered(settings, error, f"describing topic {name}") from error
+                raise no_answer_error(settings, error, f"describing topic {name}") from error
     return found

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from lakehouse.changes import DataFile
 from lakehouse.files import read_columns, sync_files
-from lakehouse.log_holds import beginning_of, log_holds
+from lakehouse.log_holds import log_holds, snapshot_checkpoint
 from lakehouse.paths import is_local, log_name, table_uri
 from lakehouse.tables import Table
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Append", "Appender", "open_anew"]
+__all__ = ["Append", "Appender", "reopen_appender"]
 
 _LOCKS: dict[str, threading.Lock] = {}
 """One per table: who commits holds it, so that no commit of this process ever finds another one in its way."""
@@ -87,7 +87,7 @@ class Appender:
 
     def beginning(self) -> int:
         """Version of the checkpoint that this JVM's newest snapshot begins with; -1 before the first."""
-        return beginning_of(self.log.unsafeVolatileSnapshot())
+        return snapshot_checkpoint(self.log.unsafeVolatileSnapshot())
 
     def _is_behind(self) -> bool:
         """Return whether this JVM already knew the table and another process has written to it since (while no stream ran)."""
@@ -110,7 +110,7 @@ class Append:
         self._files: Any = None
         self._removed: dict[str, DataFile] = {}
         self.paths: list[str] = []
-        self._held: int | None = beginning_of(transaction.snapshot())
+        self._held: int | None = snapshot_checkpoint(transaction.snapshot())
         appender.holds.begin(self._held)
 
     @property
@@ -204,7 +204,7 @@ class Append:
         self._files, self.paths = None, []
 
 
-def open_anew(spark: "SparkSession", root: str, table: Table, table_id: str) -> Appender:
+def reopen_appender(spark: "SparkSession", root: str, table: Table, table_id: str) -> Appender:
     """An appender of the table that has this id; the JVM may still know one of the same path that is gone."""
     appender = Appender(spark, root, table)
     if appender.log.unsafeVolatileSnapshot().metadata().id() == table_id:

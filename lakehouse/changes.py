@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from lakehouse.commit_metadata import CommitMetadata, metadata_text
 from lakehouse.paths import log_name, table_uri
 
-__all__ = ["Change", "DataFile", "LogExpired", "changes", "newest_version", "table_files"]
+__all__ = ["DataFile", "LogExpired", "VersionChange", "newest_version", "read_changes", "table_files"]
 
 
 class LogExpired(Exception):
@@ -37,7 +37,7 @@ class DataFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VersionChange:
     """One version: the files whose rows came and went; both are empty where rows were only rearranged."""
 
     version: int
@@ -62,7 +62,7 @@ def newest_version(root: str, name: str) -> int:
         return -1
 
 
-def changes(root: str, name: str, *, after: int, upto: int | None = None) -> Iterator[Change]:
+def read_changes(root: str, name: str, *, after: int, upto: int | None = None) -> Iterator[VersionChange]:
     """The versions after one up to another (inclusive; None is up to the newest), in order.
 
     Asking for what came after the newest version costs one look for a file that is not there.
@@ -97,11 +97,11 @@ def _log_text(files: Any, version: int) -> str | None:
         return None
 
 
-def parse_change(version: int, text: str) -> Change:
+def parse_change(version: int, text: str) -> VersionChange:
     """One file of the log."""
     actions = [json.loads(line) for line in text.splitlines() if line.strip()]
     info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
-    return Change(
+    return VersionChange(
         version,
         tuple(_file(a["add"]) for a in actions if "add" in a and a["add"].get("dataChange", True)),
         tuple(_file(a["remove"]) for a in actions if "remove" in a and a["remove"].get("dataChange", True)),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table
 from lakehouse.dataset import dataset_of
-from lakehouse.scan import Scan, quoted, scan_of
+from lakehouse.scan import FileScan, quote_identifier, scan_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -103,9 +103,9 @@ def _show_differing(connection: "DuckDBPyConnection", one: "DeltaTable", other: 
         _show(connection, view, scan, [file for file in scan.files if file not in theirs])
 
 
-def _show(connection: "DuckDBPyConnection", view: str, scan: Scan, files: list[str]) -> None:
-    connection.execute(f"SET VARIABLE {quoted(view)} = ?", [files])
-    connection.execute(f"CREATE TEMP VIEW {quoted(view)} AS {scan.select(view) if files else scan.empty()}")
+def _show(connection: "DuckDBPyConnection", view: str, scan: FileScan, files: list[str]) -> None:
+    connection.execute(f"SET VARIABLE {quote_identifier(view)} = ?", [files])
+    connection.execute(f"CREATE TEMP VIEW {quote_identifier(view)} AS {scan.select(view) if files else scan.empty()}")
 
 
 def _compare(
@@ -115,13 +115,15 @@ def _compare(
     keys: tuple[str, ...],
     limit: int,
 ) -> TableDiff:
-    listed = ", ".join(map(quoted, columns))
+    listed = ", ".join(map(quote_identifier, columns))
     # Rows of one key differ by their place among them, so that each has one partner at most.
-    place = f"row_number() OVER (PARTITION BY {', '.join(map(quoted, keys)) or 'NULL'} ORDER BY {listed})"
+    place = f"row_number() OVER (PARTITION BY {', '.join(map(quote_identifier, keys)) or 'NULL'} ORDER BY {listed})"
     for gone, left, right in (("gone", "one", "other"), ("come", "other", "one")):
         rows = f"SELECT {listed} FROM {left} EXCEPT ALL SELECT {listed} FROM {right}"  # noqa: S608 - quoted names
         connection.execute(f'CREATE TEMP TABLE {gone} AS SELECT {listed}, {place} AS "#" FROM ({rows})')  # noqa: S608
-    same = " AND ".join(f"g.{quoted(key)} IS NOT DISTINCT FROM c.{quoted(key)}" for key in (*keys, "#"))
+    same = " AND ".join(
+        f"g.{quote_identifier(key)} IS NOT DISTINCT FROM c.{quote_identifier(key)}" for key in (*keys, "#")
+    )
     pairs = f"gone g JOIN come c ON {same if keys else 'false'}"
 
     def count(query: str) -> int:
@@ -136,7 +138,9 @@ def _compare(
         return first(f"SELECT {listed} FROM {rows} WHERE {without} ORDER BY ALL")  # noqa: S608
 
     changed = count(pairs)
-    sides = ", ".join(f"{side}.{quoted(column)} AS {quoted(side + column)}" for column in columns for side in "gc")
+    sides = ", ".join(
+        f"{side}.{quote_identifier(column)} AS {quote_identifier(side + column)}" for column in columns for side in "gc"
+    )
     both = first(f"SELECT {sides} FROM {pairs} ORDER BY ALL")  # noqa: S608
     return TableDiff(
         *named,

@@ -22,13 +22,13 @@ from deltalake.fs import DeltaStorageHandler
 from lakehouse.file_stats import text_within
 from lakehouse.paths import log_name
 
-__all__ = ["Commit", "TableFollower"]
+__all__ = ["FollowedCommit", "TableFollower"]
 
 STALLED_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class FollowedCommit:
     """One version: when its log file was written and when this reader had its rows, both in epoch seconds."""
 
     version: int
@@ -63,12 +63,12 @@ class TableFollower:
         """The last version that was read; -1 where there was none yet."""
         return self._next - 1
 
-    def poll(self) -> Iterator[Commit]:
+    def poll(self) -> Iterator[FollowedCommit]:
         """The commits since the last call; none where there is nothing new or no table yet."""
         while (found := self._log_file(self._next)) is not None:
             committed_at, text = found
             rows = self._rows(text)
-            yield Commit(self._next, committed_at, time.time(), rows)
+            yield FollowedCommit(self._next, committed_at, time.time(), rows)
             self._next += 1
             self._news_at = time.monotonic()
         if time.monotonic() - self._news_at > STALLED_SECONDS:

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any, Final
 from weakref import WeakSet
 
-__all__ = ["LogHolds", "beginning_of", "log_holds"]
+__all__ = ["LogHolds", "log_holds", "snapshot_checkpoint"]
 
 _HOLDS: "dict[str, LogHolds]" = {}
 _MAKING: Final = threading.Lock()
 
 
-def beginning_of(snapshot: Any) -> int:
+def snapshot_checkpoint(snapshot: Any) -> int:
     """Version of the checkpoint that a snapshot of Delta begins with; -1 where it begins with the first commit."""
     return int(snapshot.logSegment().checkpointProvider().version())
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "Expiry",
-    "Join",
+    "ExpiryPlan",
+    "JoinPlan",
     "TableState",
     "landed_days",
     "newest_landed",
@@ -97,7 +97,7 @@ class TableState:
 
 
 @dataclass(frozen=True, slots=True)
-class Join:
+class JoinPlan:
     """Files of one day to be written as one; `day` is None where the table has no days."""
 
     day: str | None
@@ -128,7 +128,7 @@ def table_state(root: str, name: str) -> TableState:
     return TableState(name, str(metadata.id), table.version(), tuple(metadata.partition_columns), files, seconds)
 
 
-def plan_join(state: TableState, *, open_from: date, everything: bool = False) -> Join | None:
+def plan_join(state: TableState, *, open_from: date, everything: bool = False) -> JoinPlan | None:
     """The files that are joined next; None where none are.
 
     Args:
@@ -142,7 +142,7 @@ def plan_join(state: TableState, *, open_from: date, everything: bool = False) -
         over = everything or (day is not None and date.fromisoformat(day) < open_from)
         chosen = _bounded(files) if over and len(files) > 1 else [] if over else _full_tier(files)
         if len(chosen) > 1:
-            return Join(day, tuple(map(_data_file, chosen)), ORDER.get(state.name, ()))
+            return JoinPlan(day, tuple(map(_data_file, chosen)), ORDER.get(state.name, ()))
     return None
 
 
@@ -184,7 +184,7 @@ def _bounded(files: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Expiry:
+class ExpiryPlan:
     """Files by day: `files` may go, `waiting` are older than is kept by the machine's clock and wait for a person."""
 
     files: dict[str, list[DataFile]]
@@ -211,7 +211,7 @@ def newest_landed(state: TableState) -> datetime | None:
 
 def plan_expiry(
     state: TableState, *, keep_days: int, wall: date, newest: date | None, most_ratio: float = MOST_RATIO
-) -> Expiry:
+) -> ExpiryPlan:
     """Return what retention may drop by itself, and what it must not drop without a person.
 
     Args:
@@ -231,7 +231,7 @@ def plan_expiry(
     share = sum(file.bytes for files in expired.values() for file in files) / (state.bytes or 1)
     if len(expired) > 1 and share > max(most_ratio, 2 / (keep_days + 1)):
         expired = {}
-    return Expiry(expired, {day: files for day, files in wanted.items() if day not in expired})
+    return ExpiryPlan(expired, {day: files for day, files in wanted.items() if day not in expired})
 
 
 def expired_files(state: TableState, *, keep_days: int, today: date | None = None) -> dict[str, list[DataFile]]:

@@ -9,7 +9,7 @@ from typing import Final
 from ingest.contract.errors import FatalError
 from lakehouse.paths import table_uri
 
-__all__ = ["LEAST_HOURS", "Swept", "refuse_short", "sweep"]
+__all__ = ["LEAST_HOURS", "SweepResult", "check_keep_hours", "sweep_files"]
 
 LEAST_HOURS: Final = 1
 """A file is written before it is committed, and read after it was listed: nothing younger than this is looked at."""
@@ -17,14 +17,14 @@ _CHUNK: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
+class SweepResult:
     """Files that a sweep deleted (or would delete, in a dry run)."""
 
     files: int
     bytes: int
 
 
-def refuse_short(hours: float) -> None:
+def check_keep_hours(hours: float) -> None:
     """Refuse to delete what readers and the stream itself still use.
 
     Raises:
@@ -38,7 +38,9 @@ def refuse_short(hours: float) -> None:
         raise FatalError(message)
 
 
-def sweep(root: str, name: str, *, keep_hours: float, dry_run: bool = False, now: float | None = None) -> Swept:
+def sweep_files(
+    root: str, name: str, *, keep_hours: float, dry_run: bool = False, now: float | None = None
+) -> SweepResult:
     """Delete files that left the table more than `keep_hours` ago, and files that old which never came into it.
 
     Args:
@@ -49,13 +51,13 @@ def sweep(root: str, name: str, *, keep_hours: float, dry_run: bool = False, now
         now: epoch seconds that ages count from, where the machine's clock is not believed.
 
     Raises:
-        FatalError: see `refuse_short`.
+        FatalError: see `check_keep_hours`.
     """
     from deltalake import DeltaTable
     from deltalake.fs import DeltaStorageHandler
     from pyarrow.fs import FileType, PyFileSystem
 
-    refuse_short(keep_hours)
+    check_keep_hours(keep_hours)
     uri, wall = table_uri(root, name), time.time()
     counted = wall if now is None else min(now, wall)
     listed = DeltaTable(uri).vacuum(
@@ -75,4 +77,4 @@ def sweep(root: str, name: str, *, keep_hours: float, dry_run: bool = False, now
             if not dry_run:
                 files.delete_file(info.path)
             count, size = count + 1, size + (info.size or 0)
-    return Swept(count, size)
+    return SweepResult(count, size)

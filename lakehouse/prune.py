@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from lakehouse.scan import Scan
+from lakehouse.scan import FileScan
 
 __all__ = ["needed_files"]
 
@@ -29,7 +29,7 @@ them: other files may give other answers.
 """
 
 
-def needed_files(plan: str, scan: Scan) -> list[str]:
+def needed_files(plan: str, scan: FileScan) -> list[str]:
     """The files that can hold a row that some scan of the plan wants.
 
     Args:
@@ -77,7 +77,7 @@ def _conditions(text: str) -> Iterator[_Condition]:
         yield match["column"], match["sign"], (time - _EPOCH) // timedelta(microseconds=1)
 
 
-def _may_hold(scan: Scan, file: int, conditions: list[_Condition]) -> bool:
+def _may_hold(scan: FileScan, file: int, conditions: list[_Condition]) -> bool:
     for column, sign, time in conditions:
         lows, highs = scan.ranges.get(column, ((), ()))
         low, high = (lows[file], highs[file]) if lows and highs else (None, None)

@@ -13,16 +13,16 @@ from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table, table_names
 from lakehouse.dataset import dataset_of
 from lakehouse.prune import needed_files
-from lakehouse.scan import Scan, quoted, scan_of
+from lakehouse.scan import FileScan, quote_identifier, scan_of
 from lakehouse.statement import check_query
-from lakehouse.views import View, named, views_in
+from lakehouse.views import View, names_in_query, views_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
 
-__all__ = ["run_sql", "tables_here"]
+__all__ = ["run_sql", "suggest_table_names"]
 
 _MANY_FILES: Final = 32
 """Opening so many files costs less than planning the query once more to see which of them it needs."""
@@ -65,8 +65,8 @@ def run_sql(
     try:
         statement = check_query(connection, sql)
         connection.execute("SET TimeZone = 'UTC'")
-        scans: dict[str, Scan] = {}
-        for name in named(" ".join([sql, *(view.sql for view in used)]), names):
+        scans: dict[str, FileScan] = {}
+        for name in names_in_query(" ".join([sql, *(view.sql for view in used)]), names):
             table = open_table(root, name, version=version, at=at)
             _check_features(name, table)
             if (scan := scan_of(table)) is None:
@@ -97,7 +97,7 @@ def _check_features(name: str, table: "DeltaTable") -> None:
 class _Reader:
     """The tables of one query as views over lists of files; the lists are variables, so that they can become shorter."""
 
-    def __init__(self, connection: "DuckDBPyConnection", scans: dict[str, Scan], views: list[View]) -> None:
+    def __init__(self, connection: "DuckDBPyConnection", scans: dict[str, FileScan], views: list[View]) -> None:
         self._connection, self._scans, self._views = connection, scans, views
         self._folders = sorted({scan.folder for scan in scans.values()})
         self._files: dict[str, Sequence[str]] = {name: scan.files for name, scan in scans.items()}
@@ -111,7 +111,7 @@ class _Reader:
         for name, scan in self._scans.items():
             self._show(name, scan)
         for view in self._views:
-            self._connection.execute(f"CREATE TEMP VIEW {quoted(view.name)} AS {view.sql}")
+            self._connection.execute(f"CREATE TEMP VIEW {quote_identifier(view.name)} AS {view.sql}")
         if self._connection.extract_statements(sql)[0].type.name == "SELECT":
             self._leave_out(sql)
         for name, files in self._files.items():
@@ -126,14 +126,14 @@ class _Reader:
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
-    def _show(self, name: str, scan: Scan, *, by_path: bool = True) -> None:
+    def _show(self, name: str, scan: FileScan, *, by_path: bool = True) -> None:
         """Let the table's name stand for the files in its variable; for now two of them: each look at them costs."""
         query = scan.select(_variable(name), by_path=by_path) if self._files[name] else scan.empty()
         self._set(name, self._files[name][:2])
-        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {query}")
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {query}")
 
     def _set(self, name: str, files: Sequence[str]) -> None:
-        self._connection.execute(f"SET VARIABLE {quoted(_variable(name))} = ?", [list(files)])
+        self._connection.execute(f"SET VARIABLE {quote_identifier(_variable(name))} = ?", [list(files)])
 
     def _leave_out(self, sql: str) -> None:
         """Plan the query once for each large table, to see which files of it are needed.
@@ -154,8 +154,8 @@ class _Reader:
     def _stand_in(self, name: str) -> None:
         rows = self._connection.sql(self._scans[name].empty()).to_arrow_table()
         self._connection.register(f"no rows of {name}", rows)
-        query = f"SELECT * FROM {quoted(f'no rows of {name}')}"  # noqa: S608 - a quoted name
-        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quoted(name)} AS {query}")
+        query = f"SELECT * FROM {quote_identifier(f'no rows of {name}')}"  # noqa: S608 - a quoted name
+        self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {query}")
 
 
 def _variable(name: str) -> str:
@@ -166,10 +166,10 @@ def _explained(text: str, names: list[str]) -> str:
     """DuckDB's message, but where a table is unknown with those that are there: its own suggestions do not apply here."""
     kept = text.strip()
     unknown = re.search(r'Table with name "?(.+?)"? does not exist', kept)
-    return kept if unknown is None else f"{kept.splitlines()[0]} {tables_here(unknown[1], names)}"
+    return kept if unknown is None else f"{kept.splitlines()[0]} {suggest_table_names(unknown[1], names)}"
 
 
-def tables_here(wanted: str, names: Iterable[str]) -> str:
+def suggest_table_names(wanted: str, names: Iterable[str]) -> str:
     """Return a hint for an unknown table name: the nearest name and the tables that exist."""
     listed = sorted(names)
     near = difflib.get_close_matches(wanted.lower(), listed, n=1)

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS", "cell_text", "plain", "render"]
+__all__ = ["FORMATS", "cell_text", "json_value", "render_table"]
 
 WIDEST: Final = 60
 """Characters of a cell in `table`; longer ones are cut, the other formats never cut."""
 
 
-def render(table: "pa.Table", form: str) -> bytes:
+def render_table(table: "pa.Table", form: str) -> bytes:
     """The whole answer as bytes; text is UTF-8 and ends with a line break.
 
     Args:
@@ -54,7 +54,7 @@ def _csv(table: "pa.Table") -> bytes:
 
 
 def _json(table: "pa.Table") -> bytes:
-    rows = ",\n ".join(json.dumps(plain(row), ensure_ascii=False) for row in _records(table))
+    rows = ",\n ".join(json.dumps(json_value(row), ensure_ascii=False) for row in _records(table))
     return f"[{rows}]\n".encode()
 
 
@@ -100,16 +100,16 @@ def _bytes_text(value: bytes) -> str:
 
 def _scalar(value: Any) -> Any:
     """Return the text of one field of a line."""
-    found = plain(value)
+    found = json_value(value)
     return json.dumps(found, ensure_ascii=False) if isinstance(found, (dict, list)) else "" if found is None else found
 
 
-def plain(value: Any) -> Any:  # noqa: PLR0911 - one answer per kind of value
+def json_value(value: Any) -> Any:  # noqa: PLR0911 - one answer per kind of value
     """The value in JSON's words: times as ISO 8601 with Z, bytes as base64, no NaN."""
     if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+        return [json_value(item) for item in value]
     if isinstance(value, datetime):
         text = (value.astimezone(UTC) if value.tzinfo else value).isoformat(timespec="microseconds")
         return text.replace("+00:00", "Z")

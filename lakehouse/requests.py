@@ -19,7 +19,7 @@ from ingest.contract.errors import ConfigError, RetryableError, TidegateError, U
 from lakehouse.paths import to_path
 from lakehouse.whole_file import write_json
 
-__all__ = ["Request", "await_answer", "pending", "run_pending", "submit"]
+__all__ = ["Request", "await_answer", "pending_requests", "run_pending", "submit_request"]
 
 FOLDER: Final = "_requests"
 DONE: Final = "done"
@@ -61,7 +61,7 @@ class Request:
         return self.mark() | {"arguments": {}} if self.private else asdict(self)
 
 
-def submit(root: str, request: Request) -> Request:
+def submit_request(root: str, request: Request) -> Request:
     """Leave the request for the writer."""
     folder = _folder(root)
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def await_answer(
     return dict(found["result"])
 
 
-def pending(root: str) -> list[Request]:
+def pending_requests(root: str) -> list[Request]:
     """Return the waiting requests, oldest first; `run_pending` answers a file that is not a request as refused."""
     return [request for path in _waiting(root) if (request := _read(path)) is not None]
 

@@ -15,7 +15,7 @@ from lakehouse.paths import is_local
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-__all__ = ["Scan", "local_path", "quoted", "scan_of"]
+__all__ = ["FileScan", "local_path", "quote_identifier", "scan_of"]
 
 _TYPES: Final = {
     "string": "VARCHAR",
@@ -33,7 +33,7 @@ _TYPES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class FileScan:
     """The files of one version of a table.
 
     `types` are DuckDB's, in the table's order; `ranges` hold the first and the last time of each file, by column, in µs
@@ -61,17 +61,17 @@ class Scan:
         )
         days = ", ".join(f"{_text(name)}: {self.types[name]}" for name in partitions)
         hive = f"hive_partitioning = true, hive_types = {{{days}}}" if days else "hive_partitioning = false"
-        columns = ", ".join(map(quoted, self.types))
+        columns = ", ".join(map(quote_identifier, self.types))
         source = f"read_parquet(getvariable({_text(variable)}), schema = MAP {{{schema}}}, {hive})"
         return f"SELECT {columns} FROM {source}"  # noqa: S608 - quoted names
 
     def empty(self) -> str:
         """A query for no rows, of the same columns."""
-        columns = ", ".join(f"NULL::{kind} AS {quoted(name)}" for name, kind in self.types.items())
+        columns = ", ".join(f"NULL::{kind} AS {quote_identifier(name)}" for name, kind in self.types.items())
         return f"SELECT {columns} WHERE false"
 
 
-def scan_of(table: "DeltaTable") -> Scan | None:
+def scan_of(table: "DeltaTable") -> FileScan | None:
     """The files of the table's version, newest first; None where DuckDB cannot read them by their paths.
 
     It cannot on an object store, with a type that it is not told, or where a partition's value is not in the path as it is.
@@ -89,7 +89,7 @@ def scan_of(table: "DeltaTable") -> Scan | None:
         return None
     ranges = _ranges(listed)
     order = _newest_first(ranges, len(paths))
-    return Scan(
+    return FileScan(
         folder,
         {name: str(kind) for name, kind in types.items()},
         partitions,
@@ -104,7 +104,7 @@ def local_path(uri: str) -> str | None:
     return path if is_local(uri) and not re.search(r"[*?\[\]{}]", path) else None
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """An identifier of DuckDB's SQL."""
     return '"' + name.replace('"', '""') + '"'
 

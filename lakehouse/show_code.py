@@ -6,10 +6,10 @@ from urllib.parse import quote
 
 from lakehouse.views import View
 
-__all__ = ["Opened", "render_code"]
+__all__ = ["NamedTable", "render_code"]
 
 
-class Opened(NamedTuple):
+class NamedTable(NamedTuple):
     """A table that the query names; `version` None is the newest."""
 
     name: str
@@ -17,7 +17,7 @@ class Opened(NamedTuple):
     version: int | None = None
 
 
-def render_code(sql: str, tables: Sequence[Opened], views: Sequence[View]) -> dict[str, str]:
+def render_code(sql: str, tables: Sequence[NamedTable], views: Sequence[View]) -> dict[str, str]:
     """Programs that leave the answer in `answer`, by what they run on.
 
     They read the tables without what DuckDB would have to fetch (its Delta extension).
@@ -30,7 +30,7 @@ def render_code(sql: str, tables: Sequence[Opened], views: Sequence[View]) -> di
     }
 
 
-def _duckdb(sql: str, tables: Sequence[Opened], views: Sequence[View], ending: str = "") -> str:
+def _duckdb(sql: str, tables: Sequence[NamedTable], views: Sequence[View], ending: str = "") -> str:
     lines = ["connection = duckdb.connect()", "connection.execute(\"SET TimeZone = 'UTC'\")"]
     for name, uri, version in tables:
         travel = "" if version is None else f", version={version}"
@@ -39,7 +39,7 @@ def _duckdb(sql: str, tables: Sequence[Opened], views: Sequence[View], ending: s
     return "\n".join([*lines, f"answer = connection.sql({_long(sql)}){ending}", ""])
 
 
-def _polars(sql: str, tables: Sequence[Opened], views: Sequence[View]) -> str:
+def _polars(sql: str, tables: Sequence[NamedTable], views: Sequence[View]) -> str:
     if views:  # Polars' own SQL has no aggregate with a filter
         return _POLARS_VIEWS_HEAD + _duckdb(sql, tables, views, ".pl()") + "print(answer)\n"
     lines = ["tables = pl.SQLContext()"]
@@ -51,7 +51,7 @@ def _polars(sql: str, tables: Sequence[Opened], views: Sequence[View]) -> str:
     return _POLARS_HEAD + "\n".join([*lines, f"answer = tables.execute({_long(sql)}, eager=True)", "print(answer)", ""])
 
 
-def _spark(sql: str, tables: Sequence[Opened], views: Sequence[View]) -> str:
+def _spark(sql: str, tables: Sequence[NamedTable], views: Sequence[View]) -> str:
     lines = []
     for name, uri, version in tables:
         travel = "" if version is None else f'.option("versionAsOf", {version})'

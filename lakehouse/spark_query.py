@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table, table_names
 from lakehouse.paths import table_uri
-from lakehouse.query import tables_here
+from lakehouse.query import suggest_table_names
 from lakehouse.spark_statement import read_query, reading_session
-from lakehouse.views import View, named, views_in
+from lakehouse.views import View, names_in_query, views_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,7 +53,7 @@ def run_spark_sql(
     session = reading_session(spark)
     try:
         query = read_query(session, sql)
-        for name in named(" ".join([sql, *(view.sql for view in used)]), names):
+        for name in names_in_query(" ".join([sql, *(view.sql for view in used)]), names):
             # Spark rejects a time after the newest commit; deltalake returns the version at that time.
             found = open_table(root, name, version=version, at=at).version()
             rows = session.read.format("delta").option("versionAsOf", found).load(table_uri(root, name))
@@ -77,4 +77,4 @@ def _cause(thrown: Any) -> str:
 def _explained(error: Any, names: list[str]) -> str:
     first = str(error).strip().splitlines()[0]
     unknown = re.search(r"TABLE_OR_VIEW_NOT_FOUND\].*? view `(.+?)` cannot be found", first)
-    return first if unknown is None else f"{first.split('. ')[0]}. {tables_here(unknown[1], names)}"
+    return first if unknown is None else f"{first.split('. ')[0]}. {suggest_table_names(unknown[1], names)}"

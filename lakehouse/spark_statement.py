@@ -13,7 +13,7 @@ from ingest.contract.errors import TidegateError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Query", "ReadOnlyError", "read_query", "reading_session"]
+__all__ = ["CheckedQuery", "ReadOnlyError", "read_query", "reading_session"]
 
 MOST_CHARACTERS: Final = 1_000_000
 MOST_OBJECTS: Final = 100_000
@@ -112,7 +112,7 @@ class ReadOnlyError(TidegateError):
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class CheckedQuery:
     """One checked query: its plan, and the names of the relations it reads, lower case, in the order of the text."""
 
     session: "SparkSession"
@@ -144,7 +144,7 @@ def reading_session(spark: "SparkSession") -> "SparkSession":
     return session
 
 
-def read_query(session: "SparkSession", sql: str) -> Query:
+def read_query(session: "SparkSession", sql: str) -> CheckedQuery:
     """Parse and check one query.
 
     Args:
@@ -159,7 +159,7 @@ def read_query(session: "SparkSession", sql: str) -> Query:
         raise _too_large(len(sql), "characters", MOST_CHARACTERS)
     plan = _parsed(session, sql)
     relations = _Walk(session).relations(plan)
-    return Query(session, plan, relations)
+    return CheckedQuery(session, plan, relations)
 
 
 def _parsed(session: "SparkSession", sql: str) -> Any:

@@ -1,9 +1,9 @@
 """Text of other people in SQL: as bytes, so that nothing in it can be anything but a value."""
 
-__all__ = ["sql_text"]
+__all__ = ["duckdb_literal"]
 
 
-def sql_text(text: str) -> str:
+def duckdb_literal(text: str) -> str:
     """An expression of DuckDB that is this text: digits of a hexadecimal number, which it folds to a constant.
 
     `run_sql` takes no parameters and looks for tables' names in what it is given: in this it finds none.

@@ -10,7 +10,7 @@ from typing import Final
 
 from lakehouse.counters import COUNTER_DELTAS_SPARK, COUNTER_DELTAS_SQL
 
-__all__ = ["View", "named", "shipped_views", "views_in", "wide_view"]
+__all__ = ["View", "names_in_query", "shipped_views", "views_in", "wide_view"]
 
 WIDE: Final = "readings_wide_"
 _NO_REPLAY: Final = "NOT coalesce(retained OR array_contains(flags, 'retained'), false)"
@@ -94,10 +94,10 @@ def shipped_views() -> list[View]:
 def views_in(sql: str, views: Iterable[View]) -> list[View]:
     """Return the views whose names are in the query."""
     found = list(views)
-    names = set(named(sql, [view.name for view in found]))
+    names = set(names_in_query(sql, [view.name for view in found]))
     return [view for view in found if view.name in names]
 
 
-def named(sql: str, names: Iterable[str]) -> list[str]:
+def names_in_query(sql: str, names: Iterable[str]) -> list[str]:
     """Return the names that are words of the query; one too many costs only some milliseconds."""
     return [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", sql, re.IGNORECASE)]

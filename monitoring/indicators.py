@@ -9,7 +9,7 @@ from typing import Final
 
 from prometheus_client.utils import floatToGoString
 
-__all__ = ["ARRIVED", "INSTALLATION", "Count", "Indicator", "freshness", "validity", "without"]
+__all__ = ["ARRIVED", "INSTALLATION", "EventCount", "Indicator", "freshness", "subtract_job", "validity"]
 
 ARRIVED: Final = "tidegate_canary_acknowledged_total"
 """Canary messages that the broker accepted: only these can be among the messages that the gateway received."""
@@ -18,7 +18,7 @@ INSTALLATION: Final = "cluster"
 
 
 @dataclass(frozen=True)
-class Count:
+class EventCount:
     """Events of a counter: one of its buckets if `le` is given, summed over the labels in `over`."""
 
     metric: str
@@ -39,23 +39,23 @@ class Indicator:
         beside: events to subtract from `events`.
     """
 
-    events: Count
-    good: Count | None = None
-    bad: Count | None = None
-    beside: Count | None = None
+    events: EventCount
+    good: EventCount | None = None
+    bad: EventCount | None = None
+    beside: EventCount | None = None
 
-    def all_promql(self, count: Callable[[Count], str]) -> str:
+    def all_promql(self, count: Callable[[EventCount], str]) -> str:
         """Return the number of events; `count` gives the expression of one counter."""
         events = count(self.events)
-        return events if self.beside is None else without(events, count(self.beside))
+        return events if self.beside is None else subtract_job(events, count(self.beside))
 
-    def bad_promql(self, count: Callable[[Count], str]) -> str:
+    def bad_promql(self, count: Callable[[EventCount], str]) -> str:
         """Return the number of bad events."""
         if self.bad is not None:
             return count(self.bad)
         return f"clamp_min({count(self.events)} - {count(self.good or self.events)}, 0)"
 
-    def ratio(self, count: Callable[[Count], float | None]) -> float | None:
+    def ratio(self, count: Callable[[EventCount], float | None]) -> float | None:
         """Return the share of good events, from figures; None if nothing was counted."""
         events = count(self.events)
         if events is None:
@@ -65,7 +65,7 @@ class Indicator:
         return None if good is None or meant <= 0 else min(1.0, max(0.0, good / meant))
 
 
-def without(events: str, beside: str) -> str:
+def subtract_job(events: str, beside: str) -> str:
     """Return PromQL for events minus those of another job of the same installation; without that job, for all events."""
     less = f"{events} - on({INSTALLATION}) group_left() sum by ({INSTALLATION}) ({beside})"
     return f"clamp_min(({less}) or {events}, 0)"
@@ -75,15 +75,15 @@ def freshness(seconds: float) -> Indicator:
     """Return the indicator of canary readings that were queryable in time, among those due."""
     bound = floatToGoString(seconds)  # type: ignore[no-untyped-call]
     return Indicator(
-        events=Count("tidegate_canary_published_total"),
-        good=Count("tidegate_end_to_end_latency_seconds_bucket", le=bound, over=("le",)),
+        events=EventCount("tidegate_canary_published_total"),
+        good=EventCount("tidegate_end_to_end_latency_seconds_bucket", le=bound, over=("le",)),
     )
 
 
 def validity() -> Indicator:
     """Return the indicator of the fleet's messages that were not rejected, among those received."""
     return Indicator(
-        events=Count("tidegate_gateway_messages_received_total", over=("qos",)),
-        bad=Count("tidegate_gateway_messages_rejected_total", over=("reason",)),
-        beside=Count(ARRIVED),
+        events=EventCount("tidegate_gateway_messages_received_total", over=("qos",)),
+        bad=EventCount("tidegate_gateway_messages_rejected_total", over=("reason",)),
+        beside=EventCount(ARRIVED),
     )

@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from monitoring.history import History
 from monitoring.scrape import Scrape, scrape
 
-__all__ = ["Look", "Target", "own_scrape"]
+__all__ = ["ScrapeLoop", "ScrapeTarget", "scrape_self"]
 
 TIMEOUT_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 10.0
@@ -25,7 +25,7 @@ MARGIN_SECONDS: Final = 0.2
 logger = logging.getLogger("tidegate.monitoring.look")
 
 
-class Target:
+class ScrapeTarget:
     """One `/metrics` address of one job, asked on its own thread at each turn."""
 
     def __init__(self, job: str, url: str, *, every_seconds: float, instance: str | None = None) -> None:
@@ -60,7 +60,7 @@ class Target:
             self._done.set()
 
 
-class Look:
+class ScrapeLoop:
     """Loop of turns that runs until it is stopped.
 
     Args:
@@ -74,7 +74,7 @@ class Look:
 
     def __init__(
         self,
-        targets: Iterable[Target],
+        targets: Iterable[ScrapeTarget],
         history: History,
         *,
         own: tuple[str, Callable[[], Scrape]],
@@ -138,7 +138,7 @@ class Look:
         self._fault = fault
 
 
-def own_scrape(registry: CollectorRegistry, wanted: Collection[str]) -> Scrape:
+def scrape_self(registry: CollectorRegistry, wanted: Collection[str]) -> Scrape:
     """Return this process's own samples, without a request over HTTP."""
     values: dict[Any, float] = {}
     for family in registry.collect():

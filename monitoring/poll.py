@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-__all__ = ["IncompleteError", "Poll"]
+__all__ = ["IncompleteError", "PeriodicQuery"]
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ class IncompleteError(Exception):
         self.answer = answer
 
 
-class Poll(Generic[T]):
+class PeriodicQuery(Generic[T]):
     """One question that is repeated. `fault` says why it has no answer; it is empty while it has one.
 
     Args:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from monitoring.metrics.families import Samples
 from monitoring.metrics.monitor import PROBES, MonitorMetrics
-from monitoring.poll import Poll
+from monitoring.poll import PeriodicQuery
 
-__all__ = ["Probe", "Probes"]
+__all__ = ["Probe", "ProbeSet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Probe:
     close: Callable[[], None] = lambda: None
 
 
-class Probes:
+class ProbeSet:
     """All probes of one monitor. A probe that hangs blocks neither the others, nor the monitor's look, nor its shutdown."""
 
     def __init__(self, probes: Iterable[Probe], metrics: MonitorMetrics) -> None:
@@ -56,7 +56,7 @@ class Probes:
             poll.join(deadline - time.monotonic())
 
 
-def _served(probe: Probe, metrics: MonitorMetrics) -> Poll[Samples]:
+def _served(probe: Probe, metrics: MonitorMetrics) -> PeriodicQuery[Samples]:
     """Return the poll of a probe with its metrics: duration, failures, samples, and the end of each complete look."""
     name, failures = probe.name, metrics.probe_failures.labels(probe.name)
     complete = metrics.probe_complete.labels(name)
@@ -71,7 +71,7 @@ def _served(probe: Probe, metrics: MonitorMetrics) -> Poll[Samples]:
         with failures.count_exceptions():
             metrics.families.replace(name, samples)
 
-    return Poll(
+    return PeriodicQuery(
         f"probe {name}",
         probe.every_seconds,
         ask,

@@ -8,21 +8,21 @@ from lakehouse.jvm import JvmOptions
 from lakehouse.settings import LakeSettings
 from monitoring.metrics.stream import StreamMetrics
 from streaming.settings import StreamSettings
-from streaming.sole import sole_writer
+from streaming.sole import acquire_writer
 from streaming.source import LandedTopics
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
-__all__ = ["writer_alone"]
+__all__ = ["one_shot_writer"]
 
 
 @contextmanager
-def writer_alone(
+def one_shot_writer(
     kafka: KafkaSettings, stream: StreamSettings, lake: LakeSettings, jvm: JvmOptions, metrics: StreamMetrics
-) -> Iterator[Writer]:
-    """Yield a `Writer` while the block runs; Kafka is not needed. A stream cannot start in the meantime.
+) -> Iterator[WriterContext]:
+    """Yield a `WriterContext` while the block runs; Kafka is not needed. A stream cannot start in the meantime.
 
     Raises:
         FatalError: another process writes there, or a table's log is damaged.
     """
-    with sole_writer(lake, stream) as sole, sole.session(jvm, app_name="tidegate-command") as session:
-        yield Writer(session.spark, kafka, sole.stream, sole.lake, metrics, LandedTopics())
+    with acquire_writer(lake, stream) as sole, sole.session(jvm, app_name="tidegate-command") as session:
+        yield WriterContext(session.spark, kafka, sole.stream, sole.lake, metrics, LandedTopics())

@@ -12,10 +12,10 @@ from ingest.contract.errors import RetryableError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Batches"]
+__all__ = ["BatchRunner"]
 
 
-class Batches(ABC):
+class BatchRunner(ABC):
     """Batches of one query. `failure` is the exception that ended it; None while none did."""
 
     def __init__(self) -> None:

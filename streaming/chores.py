@@ -15,9 +15,9 @@ from typing import Any, Final
 from ingest.contract.errors import TidegateError
 from lakehouse.requests import Request, run_pending
 from streaming.derive.deriver import Deriver, derivations
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
-__all__ = ["CHORE_NAMES", "HANDLERS", "Chore", "Chores", "handle", "make_chores"]
+__all__ = ["CHORE_NAMES", "HANDLERS", "BackgroundTask", "BackgroundTasks", "handle_request", "make_background_tasks"]
 
 logger = logging.getLogger("tidegate.streaming.chores")
 
@@ -41,7 +41,7 @@ CHORE_NAMES: Final = ("requests", "derive", "maintain", "streams")
 
 
 @dataclass(slots=True)
-class Chore:
+class BackgroundTask:
     """Something to be done every so often; `run` returns quickly where there is nothing to do. `close` ends it for good."""
 
     name: str
@@ -52,22 +52,24 @@ class Chore:
     failures: int = field(default=0, init=False)
 
 
-def make_chores(writer: Writer) -> list[Chore]:
+def make_background_tasks(writer: WriterContext) -> list[BackgroundTask]:
     """All chores of the writing process."""
-    from streaming.maintain.keeper import Keeper
-    from streaming.sql.supervisor import Streams
+    from streaming.maintain.keeper import TableMaintainer
+    from streaming.sql.supervisor import StreamSupervisor
 
-    deriver, streams = Deriver(derivations(writer)), Streams(writer)
+    deriver, streams = Deriver(derivations(writer)), StreamSupervisor(writer)
     writer.beside["derive"] = deriver.run_pass
     return [
-        Chore("requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle(writer, request))),
-        Chore("derive", writer.settings.derive_seconds, deriver.run_pass),
-        Chore("streams", STREAMS_SECONDS, streams.run, close=streams.close),
-        Chore("maintain", writer.settings.maintain_seconds, Keeper(writer).run_pass),
+        BackgroundTask(
+            "requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle_request(writer, request))
+        ),
+        BackgroundTask("derive", writer.settings.derive_seconds, deriver.run_pass),
+        BackgroundTask("streams", STREAMS_SECONDS, streams.run, close=streams.close),
+        BackgroundTask("maintain", writer.settings.maintain_seconds, TableMaintainer(writer).run_pass),
     ]
 
 
-def handle(writer: Writer, request: Request) -> dict[str, Any]:
+def handle_request(writer: WriterContext, request: Request) -> dict[str, Any]:
     """Run one request.
 
     Raises:
@@ -82,10 +84,10 @@ def handle(writer: Writer, request: Request) -> dict[str, Any]:
     return answer
 
 
-class Chores:
+class BackgroundTasks:
     """Thread that runs the chores."""
 
-    def __init__(self, writer: Writer, chores: Sequence[Chore]) -> None:
+    def __init__(self, writer: WriterContext, chores: Sequence[BackgroundTask]) -> None:
         self._writer, self._chores = writer, chores
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="chores", daemon=True)
@@ -112,7 +114,7 @@ class Chores:
                 if not self._stop.is_set() and time.monotonic() >= chore.due_at:
                     self._do(chore)
 
-    def _do(self, chore: Chore) -> None:
+    def _do(self, chore: BackgroundTask) -> None:
         try:
             with self._writer.metrics.chore_duration.labels(chore.name).time():
                 chore.run()

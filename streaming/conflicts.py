@@ -24,12 +24,12 @@ from ingest.contract.reasons import Reason
 from lakehouse.dataset import dataset_of
 from lakehouse.paths import table_uri
 from streaming.arrow_sql import ArrowSql
-from streaming.lookups import Lookup, Search, admitted_files, matching_rows
+from streaming.lookups import Lookup, TimedLookup, admitted_files, matching_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COMPARED_COLUMNS", "Contents", "load_recent", "make_lookup"]
+__all__ = ["COMPARED_COLUMNS", "DuplicateComparator", "load_recent", "make_lookup"]
 
 CONTENT_COLUMNS: Final = ("value", "text", "unit", "device_time", "flags", "payload_hash")
 _IDENTITY: Final = ("device", "metric", "index", "message_id", "partition", "offset")
@@ -87,13 +87,13 @@ _JUDGED: Final = f"""
     FROM (SELECT *, row_number() OVER () AS place FROM rows) n JOIN found f USING (place) ORDER BY place"""  # noqa: S608
 
 
-class Contents:
+class DuplicateComparator:
     """Content stored last per identity. Not thread-safe: the landing's batch calls it, or its one worker."""
 
     def __init__(self, lookup: Lookup | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         """`lookup` asks the table for copies that are not remembered; None leaves those unchecked."""
         self._sql = ArrowSql()
-        self._search = Search(lookup, self._sql, clock) if lookup is not None else None
+        self._search = TimedLookup(lookup, self._sql, clock) if lookup is not None else None
         self._chunks: list[pa.Table] = []
 
     @property
@@ -169,7 +169,7 @@ def make_lookup(root: str) -> Lookup:
     return lookup
 
 
-def load_recent(root: str, contents: Contents) -> None:
+def load_recent(root: str, contents: DuplicateComparator) -> None:
     """Remember what landed in the last minutes: what a gateway sends again after a crash of both."""
     import pyarrow as pa
     import pyarrow.dataset as ds

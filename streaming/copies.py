@@ -12,7 +12,7 @@ from streaming.arrow_sql import ArrowSql
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COPIED_COLUMNS", "Counted", "counted_copies", "duplicate_rows", "without_landed"]
+__all__ = ["COPIED_COLUMNS", "CountedDuplicates", "drop_landed_records", "duplicate_rows", "read_counted_duplicates"]
 
 _MESSAGE: Final = "device, gateway, gateway_epoch, message_number"
 COPIED_COLUMNS: Final = (
@@ -35,7 +35,7 @@ _ROWS: Final = f"""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedDuplicates:
     """Facts about a batch in earlier commits of `duplicates`.
 
     Attributes:
@@ -47,7 +47,7 @@ class Counted:
     records: "pa.Table"
 
 
-def counted_copies(root: str, rows: "pa.Table", ends: Iterable[tuple[int, int]]) -> Counted:
+def read_counted_duplicates(root: str, rows: "pa.Table", ends: Iterable[tuple[int, int]]) -> CountedDuplicates:
     """The records of these rows (`received_at`, partition, offset) that `duplicates` counts already."""
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
@@ -58,7 +58,7 @@ def counted_copies(root: str, rows: "pa.Table", ends: Iterable[tuple[int, int]])
         pc.cast(at, stored.schema.field("received_at").type) for at in pc.min_max(rows["received_at"]).values()
     )
     wanted = (received >= first) & (received <= last) & ds.field("offset").isin(rows["offset"].combine_chunks())
-    return Counted(tuple(ends), stored.to_table(["partition", "offset", "readings_dropped"], filter=wanted))
+    return CountedDuplicates(tuple(ends), stored.to_table(["partition", "offset", "readings_dropped"], filter=wanted))
 
 
 def duplicate_rows(rows: "pa.Table", copies: "pa.Table", landed_at: datetime) -> "pa.Table":
@@ -72,7 +72,7 @@ def duplicate_rows(rows: "pa.Table", copies: "pa.Table", landed_at: datetime) ->
     return ArrowSql().query(_ROWS, {"landed_at": landed_at}, rows=rows, copies=copies)
 
 
-def without_landed(rows: "pa.Table", topic: str, landed: Iterable[tuple[str, int, int]]) -> "pa.Table":
+def drop_landed_records(rows: "pa.Table", topic: str, landed: Iterable[tuple[str, int, int]]) -> "pa.Table":
     """Without the records of the topic that lie before what the table's own commits cover: (topic, partition, end)."""
     import pyarrow.compute as pc
 

@@ -25,9 +25,9 @@ __all__ = [
     "RECORD_SCHEMA",
     "conflict_rows",
     "dead_letter_rows",
-    "decoded",
+    "decode_stream",
     "landed_at",
-    "landed_at_words",
+    "landed_at_sql",
     "reading_rows",
 ]
 
@@ -106,15 +106,15 @@ def landed_at(now: datetime) -> Column:
 
     A plain literal does, and every batch would compile its code again.
     """
-    return F.expr(landed_at_words(now))
+    return F.expr(landed_at_sql(now))
 
 
-def landed_at_words(now: datetime) -> str:
+def landed_at_sql(now: datetime) -> str:
     """`landed_at` in SQL."""
     return f"get(array(timestamp_micros({int(now.timestamp() * 1_000_000)}L)), partition - partition)"
 
 
-def decoded(records: DataFrame, topic: str = READINGS) -> DataFrame:
+def decode_stream(records: DataFrame, topic: str = READINGS) -> DataFrame:
     """The streaming part, planned once: a row per reading, and one with a null `position` for every record without any.
 
     Args:

@@ -23,14 +23,14 @@ from lakehouse.dataset import dataset_of
 from lakehouse.paths import table_uri
 from streaming.arrow_sql import ArrowSql
 from streaming.offsets import newest_mark
-from streaming.points import POINTS_LIMIT, Points
+from streaming.points import POINTS_LIMIT, PointStore
 from streaming.snapshot import read_snapshot, write_snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-__all__ = ["KEY_COLUMNS", "Seen", "points_folder"]
+__all__ = ["KEY_COLUMNS", "DedupIndex", "points_folder"]
 
 logger = logging.getLogger("tidegate.streaming.dedupe")
 
@@ -124,13 +124,13 @@ _FOLD: Final = f"""
     FROM numbered GROUP BY {_LINE}, island"""  # noqa: S608
 
 
-class Seen:
+class DedupIndex:
     """The identities in `readings`. The landing's batch makes one call at a time; `forget` may come from another thread."""
 
     def __init__(self, snapshot: Path | None = None) -> None:
         """`snapshot` is where the ranges are kept between runs, the points next to it; None keeps neither."""
         self._sql, self._snapshot = _spilling_sql(), snapshot
-        self._points = Points(points_folder(snapshot) if snapshot else None)
+        self._points = PointStore(points_folder(snapshot) if snapshot else None)
         self._table_id = ""
         self._base: pa.Table = self._sql.query(_FOLD, ranges=_empty_ranges())
         self._recent: list[pa.Table] = []

@@ -4,7 +4,7 @@ from typing import Final
 
 from ingest.contract.errors import FatalError, RetryableError, TidegateError
 
-__all__ = ["classify"]
+__all__ = ["classify_query_failure"]
 
 _KAFKA_AWAY: Final = (
     "TimeoutException",
@@ -23,7 +23,7 @@ _DATA_LOSS: Final = ("KAFKA_DATA_LOSS", "data may have been lost", "data was los
 _MEMORY: Final = ("OutOfMemoryError", "GC overhead limit")
 
 
-def classify(error: BaseException, *, bootstrap_servers: str, log: str) -> TidegateError:
+def classify_query_failure(error: BaseException, *, bootstrap_servers: str, log: str) -> TidegateError:
     """Return the error to raise or to wait for; `log` names the place of the details."""
     if isinstance(error, TidegateError):
         return error

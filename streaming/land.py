@@ -28,10 +28,10 @@ from lakehouse import tables
 from lakehouse.append import Append, Appender
 from lakehouse.files import read_columns
 from lakehouse.local_rows import local_rows
-from streaming.batches import Batches
+from streaming.batches import BatchRunner
 from streaming.checkpoint import Checkpoint
-from streaming.conflicts import COMPARED_COLUMNS, Contents, load_recent, make_lookup
-from streaming.copies import COPIED_COLUMNS, counted_copies, duplicate_rows, without_landed
+from streaming.conflicts import COMPARED_COLUMNS, DuplicateComparator, load_recent, make_lookup
+from streaming.copies import COPIED_COLUMNS, drop_landed_records, duplicate_rows, read_counted_duplicates
 from streaming.decode import (
     CONFLICT_SCHEMA,
     IS_READING,
@@ -39,15 +39,15 @@ from streaming.decode import (
     conflict_rows,
     dead_letter_rows,
     landed_at,
-    landed_at_words,
+    landed_at_sql,
     reading_rows,
 )
-from streaming.dedupe import KEY_COLUMNS, Seen
+from streaming.dedupe import KEY_COLUMNS, DedupIndex
 from streaming.marking import Marker
-from streaming.offsets import Mark, Offsets, behind, beyond, largest, moved, record_count
-from streaming.progress import Progress
+from streaming.offsets import Mark, Offsets, behind, beyond, has_records, largest_offsets, record_count
+from streaming.progress import LandingProgress
 from streaming.projection import Projection
-from streaming.replays import REPLAY_COLUMNS, Replays, make_replay_lookup
+from streaming.replays import REPLAY_COLUMNS, ReplayFilter, make_replay_lookup
 from streaming.source import LandedTopics
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class _Batch:
         return record_count(self.starts, self.ends, topic)
 
 
-class Landing(Batches):
+class Landing(BatchRunner):
     """Landing of the query `land`."""
 
     def __init__(
@@ -80,8 +80,8 @@ class Landing(Batches):
         spark: SparkSession,
         root: str,
         checkpoint: Checkpoint,
-        seen: Seen,
-        progress: Progress,
+        seen: DedupIndex,
+        progress: LandingProgress,
         mirror: Callable[[Offsets], object],
         marks: dict[str, Mark | None],
         topics: LandedTopics,
@@ -110,14 +110,14 @@ class Landing(Batches):
         self._dead_letters = Appender(spark, root, tables.DEAD_LETTERS, fsync=fsync)
         self._duplicates = Appender(spark, root, tables.DUPLICATES, fsync=fsync)
         self._done = {name: _ends(mark) for name, mark in marks.items()}
-        self._marked = largest(*(mark.ends for mark in marks.values() if mark is not None))
+        self._marked = largest_offsets(*(mark.ends for mark in marks.values() if mark is not None))
         self._position: Offsets | None = None
         self._spark, self._root, self._topics = spark, root, topics
         self._rows = Projection(spark, IS_READING, LANDED_COLUMNS)
         self._parallelism = spark.sparkContext.defaultParallelism
         # Learning a batch's identities can run during the next batch's Spark job.
         self._worker = ThreadPoolExecutor(1, "seen")
-        self._contents, self._replays = Contents(make_lookup(root)), Replays(make_replay_lookup(root))
+        self._contents, self._replays = DuplicateComparator(make_lookup(root)), ReplayFilter(make_replay_lookup(root))
         self._learning: Future[None] | None = self._worker.submit(load_recent, root, self._contents)
         self._landed_at: datetime | None = None
         self._marker, self._promised = marker, False
@@ -138,7 +138,7 @@ class Landing(Batches):
         with _held(rows, hold=bool(batch.count(self._topics.dead_letters))):
             self._land_tables(batch)
         # Each batch with records leaves a mark: a checkpoint past every mark says that commits are gone.
-        if moved(self._marked, ends):
+        if has_records(self._marked, ends):
             with self._readings.begin() as append:
                 self._commit(append, batch, "readings", 0, time.perf_counter())
         self._position = ends
@@ -158,7 +158,7 @@ class Landing(Batches):
         began = time.perf_counter()
         unlanded, files = self._unlanded(batch, "readings"), self._file_count(batch)
         with self._readings.begin() as append:
-            append.write(self._rows(unlanded, f"{landed_at_words(batch.began_at)} AS landed_at", partitions=files))
+            append.write(self._rows(unlanded, f"{landed_at_sql(batch.began_at)} AS landed_at", partitions=files))
             self._progress.lap("write", began)
             if not append.paths:
                 return 0, False
@@ -192,7 +192,7 @@ class Landing(Batches):
         ends = [(part, end) for topic, part, end in self._behind(batch, "duplicates") if topic == self._topics.readings]
         if not ends and not pc.any(written["retained"]).as_py():
             return copies
-        counted = counted_copies(self._root, written, ends) if ends else None
+        counted = read_counted_duplicates(self._root, written, ends) if ends else None
         return self._replays.add_stored(append.read_back(REPLAY_COLUMNS), copies, counted)
 
     def _learn(self, written: "pa.Table", paths: list[str], began_at: datetime, committed_at: float) -> None:
@@ -218,7 +218,7 @@ class Landing(Batches):
         """Commit to `duplicates` which records the copies are of, before `readings` has the batch without them."""
         began = time.perf_counter()
         rows = duplicate_rows(written.read_back(COPIED_COLUMNS), copies, batch.began_at)
-        rows = without_landed(rows, self._topics.readings, self._behind(batch, "duplicates"))
+        rows = drop_landed_records(rows, self._topics.readings, self._behind(batch, "duplicates"))
         if rows.num_rows:
             with self._duplicates.begin() as append:
                 append.write(self._spark.createDataFrame(rows).coalesce(1))
@@ -247,7 +247,7 @@ class Landing(Batches):
         mark = self._marker.mark(self.app, batch.number, batch.starts, batch.ends, versions, follows, further)
         append.commit(mark.encode())
         self._marker.settle()
-        self._marked, self._promised = largest(self._marked, batch.ends), bool(follows)
+        self._marked, self._promised = largest_offsets(self._marked, batch.ends), bool(follows)
         self._progress.lap("commit")
         self._progress.committed(table, rows, time.perf_counter() - began)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
 
-__all__ = ["AdmittedFile", "Lookup", "Search", "admitted_files", "matching_rows"]
+__all__ = ["AdmittedFile", "Lookup", "TimedLookup", "admitted_files", "matching_rows"]
 
 Lookup = Callable[["pa.Table"], Iterable["pa.Table"]]
 """Rows of a batch -> rows of the table, piece by piece, some of which equal them."""
@@ -35,7 +35,7 @@ LOOKUP_BURST_SECONDS: Final = 10.0
 _FAR: Final = datetime.max.replace(tzinfo=UTC)
 
 
-class Search:
+class TimedLookup:
     """A look-up with its own share of the time. Not thread-safe."""
 
     def __init__(self, lookup: Lookup, sql: ArrowSql, clock: Callable[[], float] = time.monotonic) -> None:

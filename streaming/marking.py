@@ -14,7 +14,7 @@ from typing import Final
 
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.record_names import Names
-from streaming.losses import StartOrder
+from streaming.losses import StartInstruction
 from streaming.offsets import Cuts, Mark, Offsets
 
 __all__ = ["LastNames", "Marker"]
@@ -115,7 +115,7 @@ class Marker(LastNames):
     """Marks of one landing; a commit asks for the mark of its batch."""
 
     def __init__(
-        self, ids: Mapping[str, str], order: StartOrder, cuts: Cuts, last: Names, read: ReadNames, *, era: int = 0
+        self, ids: Mapping[str, str], order: StartInstruction, cuts: Cuts, last: Names, read: ReadNames, *, era: int = 0
     ) -> None:
         """Create a marker that goes on from the tables' state.
 
@@ -160,7 +160,7 @@ class Marker(LastNames):
 
     def settle(self) -> None:
         """The mark is committed: what a repair said to this start is done."""
-        accepted, self._order = self._order, StartOrder()
+        accepted, self._order = self._order, StartInstruction()
         accepted.settle()
 
 

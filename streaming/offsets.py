@@ -22,9 +22,9 @@ __all__ = [
     "Offsets",
     "behind",
     "beyond",
-    "largest",
+    "has_records",
+    "largest_offsets",
     "mark_history",
-    "moved",
     "newest_mark",
     "newest_of",
     "next_era",
@@ -34,7 +34,7 @@ __all__ = [
     "parse_offsets",
     "parse_source_offsets",
     "record_count",
-    "with_added",
+    "with_new_partitions",
 ]
 
 Offsets = dict[str, dict[int, int]]
@@ -91,7 +91,7 @@ class Mark:
     @property
     def reach(self) -> Offsets:
         """Offsets before which the table has all records."""
-        return largest(self.ends, self.beyond)
+        return largest_offsets(self.ends, self.beyond)
 
     def within(self, cuts: Cuts) -> "Mark":
         """The mark, its ends no further than where the logs were cut back since: what lies behind are other records now."""
@@ -251,12 +251,12 @@ def beyond(ends: Offsets, done: Iterable[tuple[str, int, int]]) -> Offsets:
     return further
 
 
-def with_added(offsets: Offsets, known: Offsets) -> Offsets:
+def with_new_partitions(offsets: Offsets, known: Offsets) -> Offsets:
     """The offsets, and 0 for each partition that is known and was added after them: all of it came later."""
     return {topic: {part: offsets.get(topic, {}).get(part, 0) for part in parts} for topic, parts in known.items()}
 
 
-def largest(*each: Offsets) -> Offsets:
+def largest_offsets(*each: Offsets) -> Offsets:
     """Per partition the largest of them."""
     merged: Offsets = {}
     for offsets in each:
@@ -267,6 +267,6 @@ def largest(*each: Offsets) -> Offsets:
     return merged
 
 
-def moved(starts: Offsets, ends: Offsets) -> bool:
+def has_records(starts: Offsets, ends: Offsets) -> bool:
     """Return whether a span holds any record."""
     return any(end > starts.get(topic, {}).get(part, 0) for topic, parts in ends.items() for part, end in parts.items())

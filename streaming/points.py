@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FLUSH_POINTS", "POINTS_LIMIT", "Entry", "Points"]
+__all__ = ["FLUSH_POINTS", "POINTS_LIMIT", "PointFile", "PointStore"]
 
 logger = logging.getLogger("tidegate.streaming.points")
 
@@ -48,7 +48,7 @@ _FOOTER: Final = struct.Struct("<4sQII")
 _MAGIC: Final = b"TGP1"
 
 
-class Entry(NamedTuple):
+class PointFile(NamedTuple):
     """A file as the snapshot names it."""
 
     day: int
@@ -58,13 +58,13 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _File:
-    entry: Entry
+    entry: PointFile
     path: Path
     hashes: memoryview
     tags: memoryview
 
 
-class Points:
+class PointStore:
     """The hashes that landed within the horizon. Safe for the landing's thread, the joining one and `forget` together."""
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -124,12 +124,12 @@ class Points:
                     return
                 del self._fresh[day]
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[PointFile]:
         """The files, as the snapshot must name them."""
         with self._lock:
             return [file.entry for file in self._files]
 
-    def open(self, entries: Iterable[Entry]) -> set[int]:
+    def open(self, entries: Iterable[PointFile]) -> set[int]:
         """Take these files over; returns the days of which one is lost or torn, and holds nothing of them."""
         found, lost = [], set()
         for entry in entries:
@@ -257,10 +257,10 @@ class Points:
         finally:
             with suppress(OSError):
                 fresh.unlink(missing_ok=True)
-        return _map(Entry(day, name, count), path, check=False)
+        return _map(PointFile(day, name, count), path, check=False)
 
 
-def _map(entry: Entry, path: Path, *, check: bool = True) -> _File:
+def _map(entry: PointFile, path: Path, *, check: bool = True) -> _File:
     size, ends = entry.points * (_HASH_BYTES + _TAG_BYTES), entry.points * _HASH_BYTES
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size != size + _FOOTER.size:

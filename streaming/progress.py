@@ -14,7 +14,7 @@ from streaming.offsets import parse_source_offsets, record_count
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Progress", "StreamState", "unseen_reports"]
+__all__ = ["LandingProgress", "StreamState", "unseen_reports"]
 
 logger = logging.getLogger("tidegate.streaming.progress")
 
@@ -46,7 +46,7 @@ class StreamState:
             return self._ready, self._detail
 
 
-class Progress:
+class LandingProgress:
     """Turns what the landing and Spark report into metrics. `laps` holds the seconds of the newest batch's steps.
 
     `late_seconds`: a reading is late that was this old, or older, when it was received, as in `ledger`.

@@ -15,20 +15,34 @@ from ingest.topic_state import topic_ids
 from lakehouse.paths import is_local, to_path
 from lakehouse.tables import TABLES
 from streaming.checkpoint import Checkpoint, LocalCheckpoint
-from streaming.decode import decoded
-from streaming.dedupe import Seen
+from streaming.decode import decode_stream
+from streaming.dedupe import DedupIndex
 from streaming.land import Landing
-from streaming.losses import Lost, gone, lost_text, read_order, remade_topics
+from streaming.losses import (
+    LostRecords,
+    describe_lost_records,
+    find_lost_records,
+    read_start_instruction,
+    recreated_topics,
+)
 from streaming.marking import Marker
-from streaming.offsets import Cuts, Mark, Offsets, largest, mark_history, newest_mark, newest_of, next_era
-from streaming.progress import Progress
+from streaming.offsets import Cuts, Mark, Offsets, largest_offsets, mark_history, newest_mark, newest_of, next_era
+from streaming.progress import LandingProgress
 from streaming.same_log import KafkaLog, KafkaView, accepted_cuts, known_names, lost_records
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics, kafka_options, read_topics
 from streaming.stored_times import stored_times
-from streaming.vanished import Reached, refuse_vanished
+from streaming.vanished import FinishedBatch, refuse_vanished
 
-__all__ = ["LAND", "LandQuery", "begin_at", "first_offsets", "fitting", "gone", "start_landing"]
+__all__ = [
+    "LAND",
+    "LandQuery",
+    "choose_start_offsets",
+    "find_lost_records",
+    "first_offsets",
+    "select_valid_marks",
+    "start_landing",
+]
 
 logger = logging.getLogger("tidegate.streaming.queries")
 
@@ -49,8 +63,8 @@ def start_landing(
     root: str,
     kafka: KafkaSettings,
     settings: StreamSettings,
-    seen: Seen,
-    progress: Progress,
+    seen: DedupIndex,
+    progress: LandingProgress,
     mirror: Callable[[Offsets], object],
     topics: LandedTopics,
     *,
@@ -73,30 +87,32 @@ def start_landing(
         {topic: end_offsets(kafka, topic) for topic in topics.names},
         topic_ids(kafka, topics.names),
     )
-    left, begun = read_order(root), checkpoint.begun()
+    left, begun = read_start_instruction(root), checkpoint.begun()
     order = left.unless_in(newest)
     if begun or not order.replay:
-        refuse_vanished(root, newest, Reached.of(checkpoint) if begun else None, passed_over=bool(order.accepted))
+        refuse_vanished(root, newest, FinishedBatch.of(checkpoint) if begun else None, passed_over=bool(order.accepted))
     following = checkpoint.next_offsets() if begun else first_offsets(marks.values(), order.replay)
-    reached = largest(following or {}, newest.reach if newest else {}, checkpoint.planned_ends() if begun else {})
+    reached = largest_offsets(
+        following or {}, newest.reach if newest else {}, checkpoint.planned_ends() if begun else {}
+    )
     reader = NameReader(kafka)
     log, stored = KafkaLog(kafka, reader), stored_times(root, topics.readings)
     lost = lost_records(view, newest, following or {}, reached, lambda: mark_history(root, TABLES), log, stored)
     # A checkpoint cannot skip anything: only a new one begins at given offsets.
     if refused := order.refused_by_checkpoint(lost, following or {}) if begun else order.refused(lost):
-        raise FatalError(lost_text(refused))
-    cuts = accepted_cuts(newest, order, remade_topics(newest, view.ids))
-    start = begin_at(following, view.oldest, [*order.cuts, *lost])
+        raise FatalError(describe_lost_records(refused))
+    cuts = accepted_cuts(newest, order, recreated_topics(newest, view.ids))
+    start = choose_start_offsets(following, view.oldest, [*order.cuts, *lost])
     if begun and left.file is not None and not order.accepted:
         left.settle()
     local = LocalCheckpoint(to_path(checkpoint.path)) if is_local(checkpoint.path) else checkpoint
-    fit = fitting(marks, view.newest, view.ids, cuts)
+    fit = select_valid_marks(marks, view.newest, view.ids, cuts)
     era = next_era(marks.values(), checkpoint.query_id() if begun else None)
     names = known_names(newest, view.ids, cuts, lambda: mark_history(root, TABLES))
     marker = Marker(view.ids, order, cuts, names, reader.read, era=era)
     landing = Landing(spark, root, local, seen, progress, mirror, fit, topics, marker=marker, fsync=settings.fsync)
     options = kafka_options(kafka, topics, start=start, max_records=settings.max_records_per_batch)
-    rows = decoded(read_topics(spark, options), topics.readings)
+    rows = decode_stream(read_topics(spark, options), topics.readings)
     writer = rows.writeStream.queryName(LAND).option("checkpointLocation", settings.checkpoint)
     if available_now:
         writer = writer.trigger(availableNow=True)
@@ -124,7 +140,7 @@ def first_offsets(marks: Iterable[Mark | None], replay: Offsets) -> Offsets | No
     return begun
 
 
-def begin_at(following: Offsets | None, oldest: Offsets, lost: Iterable[Lost]) -> Offsets:
+def choose_start_offsets(following: Offsets | None, oldest: Offsets, lost: Iterable[LostRecords]) -> Offsets:
     """Return the first offset of every partition: where it goes on, but no later than the edge of a cut.
 
     Its oldest record where it is new, or where what came next is lost.
@@ -140,13 +156,13 @@ def begin_at(following: Offsets | None, oldest: Offsets, lost: Iterable[Lost]) -
     }
 
 
-def fitting(
+def select_valid_marks(
     marks: dict[str, Mark | None], newest: Offsets, ids: Mapping[str, str], cuts: Cuts | None = None
 ) -> dict[str, Mark | None]:
     """Return the marks without offsets of other records: recreated topics, and offsets behind the edge of a cut."""
 
     def kept(mark: Mark) -> Mark:
-        anew, within = remade_topics(mark, ids), mark.within(cuts or {})
+        anew, within = recreated_topics(mark, ids), mark.within(cuts or {})
 
         def held(offsets: Offsets) -> Offsets:
             return {

@@ -23,24 +23,31 @@ from lakehouse.lock import WriterLock, is_held
 from lakehouse.paths import is_local, to_path
 from lakehouse.tables import TABLES
 from streaming.checkpoint import LocalCheckpoint
-from streaming.losses import REPAIR_FOLDER, Lost, StartOrder, gone, read_order, write_order
-from streaming.offsets import Offsets, largest, mark_history, newest_mark, newest_of
+from streaming.losses import (
+    REPAIR_FOLDER,
+    LostRecords,
+    StartInstruction,
+    find_lost_records,
+    read_start_instruction,
+    write_start_instruction,
+)
+from streaming.offsets import Offsets, largest_offsets, mark_history, newest_mark, newest_of
 from streaming.queries import first_offsets
 from streaming.repair_checkpoint import checkpoint_findings, checkpoint_moves
-from streaming.repair_finding import Finding
+from streaming.repair_finding import RepairFinding
 from streaming.repair_tables import DROP_FLAG, table_findings
 from streaming.same_log import KafkaLog, KafkaView, lost_records
 from streaming.source import LandedTopics
 from streaming.stored_times import stored_times
 from streaming.vanished import vanished_findings
 
-__all__ = ["ACCEPT_FLAG", "DROP_FLAG", "Examination", "Patient", "apply", "examine"]
+__all__ = ["ACCEPT_FLAG", "DROP_FLAG", "RepairExamination", "RepairSubject", "apply", "examine_pipeline"]
 
 ACCEPT_FLAG: Final = "--accept-loss"
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class RepairSubject:
     """Subject of a repair: the tables' root, the landing's checkpoint, and Kafka (None if it is not asked)."""
 
     root: Path
@@ -51,7 +58,7 @@ class Patient:
     @classmethod
     def of(
         cls, root: str, checkpoint: str, kafka: KafkaSettings | None, topics: LandedTopics | None = None
-    ) -> "Patient":
+    ) -> "RepairSubject":
         """Create a subject from settings.
 
         Raises:
@@ -66,18 +73,18 @@ class Patient:
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class RepairExamination:
     """Findings, and notes on what limits them."""
 
-    findings: Sequence[Finding]
+    findings: Sequence[RepairFinding]
     notes: Sequence[str]
 
-    def left(self, flags: Collection[str]) -> list[Finding]:
+    def left(self, flags: Collection[str]) -> list[RepairFinding]:
         """Return the findings that --apply with these flags does not fix, and that stop the stream or a query."""
         return [each for each in self.findings if not each.harmless and not _is_mended(each, flags)]
 
 
-def examine(patient: Patient, *, is_locked: bool = False) -> Examination:
+def examine_pipeline(patient: RepairSubject, *, is_locked: bool = False) -> RepairExamination:
     """Look at checkpoint, tables and Kafka; changes nothing. `is_locked`: the writer's lock is the caller's own."""
     notes: list[str] = []
     if not is_locked and is_held(patient.root):
@@ -94,10 +101,12 @@ def examine(patient: Patient, *, is_locked: bool = False) -> Examination:
             findings += _kafka(patient, findings)
     except RetryableError as error:
         notes.append(f"Kafka was not examined: {error}")
-    return Examination(findings, notes)
+    return RepairExamination(findings, notes)
 
 
-def apply(patient: Patient, flags: Collection[str], *, note: dict[str, Any]) -> tuple[Examination, list[str]]:
+def apply(
+    patient: RepairSubject, flags: Collection[str], *, note: dict[str, Any]
+) -> tuple[RepairExamination, list[str]]:
     """Examine again under the writer's lock and fix; return the findings and the places of the moved files, as sentences.
 
     Raises:
@@ -106,15 +115,15 @@ def apply(patient: Patient, flags: Collection[str], *, note: dict[str, Any]) -> 
     with ExitStack() as cleanup:
         for folder, what in ((patient.root, "tables"), (patient.checkpoint, "checkpoint")):
             cleanup.callback(WriterLock(folder, what=what, patience_seconds=5.0).close)
-        found = examine(patient, is_locked=True)
+        found = examine_pipeline(patient, is_locked=True)
         return found, _mend(patient, [each for each in found.findings if _is_mended(each, flags)], note)
 
 
-def _is_mended(finding: Finding, flags: Collection[str]) -> bool:
+def _is_mended(finding: RepairFinding, flags: Collection[str]) -> bool:
     return not finding.by_hand and (finding.needs is None or finding.needs in flags)
 
 
-def _mend(patient: Patient, findings: Sequence[Finding], note: dict[str, Any]) -> list[str]:
+def _mend(patient: RepairSubject, findings: Sequence[RepairFinding], note: dict[str, Any]) -> list[str]:
     if not findings:
         return []
     aside = patient.root / REPAIR_FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%S%f}"
@@ -124,9 +133,9 @@ def _mend(patient: Patient, findings: Sequence[Finding], note: dict[str, Any]) -
     done = [f"The findings are in {aside / 'report.json'}."]
     # The order for the next start comes first: a repair killed after it leaves what the stream refuses anyway.
     if any(each.replay or each.lost for each in findings):
-        order = _order(read_order(str(patient.root)), findings)
+        order = _order(read_start_instruction(str(patient.root)), findings)
         done.append(
-            f"The next start reads {write_order(str(patient.root), order, {'report': str(aside / 'report.json')})}."
+            f"The next start reads {write_start_instruction(str(patient.root), order, {'report': str(aside / 'report.json')})}."
         )
     # The checkpoint before the torn commit: without it, and with the commit still there, the stream does not start.
     moved = [_move(patient, path, aside) for path in dict.fromkeys(path for each in findings for path in each.moves)]
@@ -136,16 +145,16 @@ def _mend(patient: Patient, findings: Sequence[Finding], note: dict[str, Any]) -
     return done
 
 
-def _order(old: StartOrder, findings: Sequence[Finding]) -> StartOrder:
+def _order(old: StartInstruction, findings: Sequence[RepairFinding]) -> StartInstruction:
     replay: Offsets = {topic: dict(parts) for topic, parts in old.replay.items()}
     for finding in findings:
         for topic, parts in finding.replay.items():
             into = replay.setdefault(topic, {})
             into |= {part: min(at, into.get(part, at)) for part, at in parts.items()}
-    return StartOrder(replay, (*old.accepted, *(each for finding in findings for each in finding.lost)))
+    return StartInstruction(replay, (*old.accepted, *(each for finding in findings for each in finding.lost)))
 
 
-def _move(patient: Patient, path: Path, aside: Path) -> Path:
+def _move(patient: RepairSubject, path: Path, aside: Path) -> Path:
     within = patient.root if path.is_relative_to(patient.root) else patient.checkpoint.parent
     to = aside / path.relative_to(within)
     to.parent.mkdir(parents=True, exist_ok=True)
@@ -162,7 +171,7 @@ def _drop(folder: Path, aside: Path) -> str:
     return f"{len(removed)} missing data files were removed from the log of {folder.name}."
 
 
-def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
+def _kafka(patient: RepairSubject, findings: Sequence[RepairFinding]) -> Iterator[RepairFinding]:
     """Losses that the next start would refuse; those of what has to be read again are part of that."""
     if patient.kafka is None:
         return
@@ -174,14 +183,14 @@ def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
         raise
     except FatalError:
         oldest, newest = {}, {}
-    order = read_order(str(patient.root))
+    order = read_start_instruction(str(patient.root))
     if any(each.replay for each in findings):
-        lost = order.refused(gone(_order(order, findings).replay, oldest, newest))
+        lost = order.refused(find_lost_records(_order(order, findings).replay, oldest, newest))
     else:
         trust = _is_trusted(patient, findings)
         lost = _losses(patient, KafkaView(oldest, newest, topic_ids(kafka, names)), order, trust=trust)
     if lost:
-        yield Finding(
+        yield RepairFinding(
             f"Kafka no longer has the records that come next: {'; '.join(map(str, lost))}.",
             "accepts the loss: sets the checkpoint aside and goes on with the records that Kafka still has; where a log was cut "
             "back, at its first record that differs. The next commit names the lost ranges",
@@ -191,9 +200,9 @@ def _kafka(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
         )
 
 
-def _vanished(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding]:
+def _vanished(patient: RepairSubject, findings: Sequence[RepairFinding]) -> Iterator[RepairFinding]:
     """Yield missing commits; none if an earlier repair already set where they land again."""
-    checkpoint, order = LocalCheckpoint(patient.checkpoint), read_order(str(patient.root))
+    checkpoint, order = LocalCheckpoint(patient.checkpoint), read_start_instruction(str(patient.root))
     trust = _is_trusted(patient, findings)
     if order.replay and not (trust and checkpoint.begun()):
         return
@@ -202,12 +211,12 @@ def _vanished(patient: Patient, findings: Sequence[Finding]) -> Iterator[Finding
     yield from vanished_findings(patient.root, patient.checkpoint, mark, checkpoint, trust=trust, passed_over=passed)
 
 
-def _is_trusted(patient: Patient, findings: Sequence[Finding]) -> bool:
+def _is_trusted(patient: RepairSubject, findings: Sequence[RepairFinding]) -> bool:
     """Return whether the checkpoint stays as it is."""
     return not any(path.is_relative_to(patient.checkpoint) for each in findings for path in each.moves)
 
 
-def _losses(patient: Patient, view: KafkaView, order: StartOrder, *, trust: bool) -> list[Lost]:
+def _losses(patient: RepairSubject, view: KafkaView, order: StartInstruction, *, trust: bool) -> list[LostRecords]:
     """Return the losses that the next start would refuse; `trust` if the checkpoint stays as it is."""
     assert patient.kafka is not None  # noqa: S101
     root, checkpoint = str(patient.root), LocalCheckpoint(patient.checkpoint)
@@ -215,7 +224,7 @@ def _losses(patient: Patient, view: KafkaView, order: StartOrder, *, trust: bool
     mark, begun = newest_of(marks), trust and checkpoint.begun()
     order = order.unless_in(mark)
     following = (checkpoint.next_offsets() if begun else first_offsets(marks, order.replay)) or {}
-    reached = largest(following, mark.reach if mark else {}, checkpoint.planned_ends() if begun else {})
+    reached = largest_offsets(following, mark.reach if mark else {}, checkpoint.planned_ends() if begun else {})
     reader = NameReader(patient.kafka)
     try:
         log = KafkaLog(patient.kafka, reader)

@@ -5,18 +5,18 @@ from pathlib import Path
 
 from ingest.contract.errors import FatalError
 from streaming.checkpoint import LocalCheckpoint
-from streaming.repair_finding import Finding
+from streaming.repair_finding import RepairFinding
 
 __all__ = ["checkpoint_findings", "checkpoint_moves"]
 
 
-def checkpoint_findings(folder: Path) -> Iterator[Finding]:
+def checkpoint_findings(folder: Path) -> Iterator[RepairFinding]:
     """Yield at most one finding: a checkpoint without metadata is set aside as a whole, else back to its last good batch."""
     checkpoint = LocalCheckpoint(folder)
     try:
         checkpoint.query_id()
     except FatalError:
-        yield Finding(
+        yield RepairFinding(
             f"The file `metadata` of the checkpoint {folder} is missing or damaged: Spark would start a new query and count its "
             "batches from 0.",
             "sets the checkpoint aside; landing goes on from the offsets in the tables",
@@ -29,10 +29,10 @@ def checkpoint_findings(folder: Path) -> Iterator[Finding]:
     good = checkpoint.last_good()
     if good is None:
         then = "sets the checkpoint aside; landing goes on from the offsets in the tables"
-        yield Finding(f"The checkpoint {folder} can't be used: {what}.", then, moves=checkpoint_moves(folder))
+        yield RepairFinding(f"The checkpoint {folder} can't be used: {what}.", then, moves=checkpoint_moves(folder))
         return
     later = tuple(path for name in ("offsets", "commits") for path in _after(folder / name, good))
-    yield Finding(
+    yield RepairFinding(
         f"The checkpoint {folder} can't be used: {what}.",
         f"goes back to batch {good}, the last complete one, and sets the files of later batches aside; the tables know what "
         "those batches landed, so no row lands again",

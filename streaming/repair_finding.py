@@ -4,14 +4,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streaming.losses import Lost
+from streaming.losses import LostRecords
 from streaming.offsets import Offsets
 
-__all__ = ["Finding"]
+__all__ = ["RepairFinding"]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RepairFinding:
     """One fault.
 
     Attributes:
@@ -31,7 +31,7 @@ class Finding:
     then: str
     moves: tuple[Path, ...] = ()
     replay: Offsets = field(default_factory=dict)
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[LostRecords, ...] = ()
     drop: str | None = None
     needs: str | None = None
     by_hand: bool = False

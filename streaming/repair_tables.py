@@ -10,9 +10,9 @@ from lakehouse.commit_metadata import CommitMetadata, metadata_text
 from lakehouse.derived import DERIVED
 from lakehouse.health import LogState, MissingFile, commit_actions, examine_log, missing_files
 from lakehouse.tables import DUPLICATES, TABLES
-from streaming.offsets import Cuts, Mark, Offsets, newest_of, parse_mark, with_added
+from streaming.offsets import Cuts, Mark, Offsets, newest_of, parse_mark, with_new_partitions
 from streaming.repair_checkpoint import checkpoint_moves
-from streaming.repair_finding import Finding
+from streaming.repair_finding import RepairFinding
 from streaming.sql.applied import streams_folder
 
 __all__ = ["DROP_FLAG", "table_findings"]
@@ -22,7 +22,7 @@ SNAPSHOT: Final = "_seen.parquet"
 SHOWN: Final = 3
 
 
-def table_findings(root: Path, checkpoint: Path) -> Iterator[Finding]:
+def table_findings(root: Path, checkpoint: Path) -> Iterator[RepairFinding]:
     """Yield all damage of the tables under the root, in the order in which it is fixed."""
     folders = sorted(log.parent for log in root.glob("*/_delta_log"))
     states = {folder.name: examine_log(folder) for folder in folders}
@@ -34,7 +34,7 @@ def table_findings(root: Path, checkpoint: Path) -> Iterator[Finding]:
         elif state.faults and state.base is None and not state.commit(0).exists():
             what = f"The table {name} is damaged: {'; '.join(state.faults[:SHOWN])}; its older log was already deleted."
             hand = f"restore {state.folder} from a backup: its data files exist, but their list does not"
-            yield Finding(what, hand, by_hand=True, log=True)
+            yield RepairFinding(what, hand, by_hand=True, log=True)
         elif state.torn or state.gaps:
             yield _torn(root, checkpoint, name, states)
         elif state.bad_checkpoints or state.hint_is_bad:
@@ -44,7 +44,7 @@ def table_findings(root: Path, checkpoint: Path) -> Iterator[Finding]:
     yield from _leftovers(root, list(states.values()))
 
 
-def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) -> Finding:
+def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) -> RepairFinding:
     """The log from its first torn commit on is set aside; Kafka's records after the commit before it are landed again."""
     state = states[name]
     first = min((*state.torn, *state.gaps))
@@ -55,10 +55,10 @@ def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) 
             f"restore {state.folder} from a backup, or set the whole folder aside: the later version {foreign[-1]} holds "
             "changes that Kafka cannot give again (a correction, an erasure)"
         )
-        return Finding(what, hand, by_hand=True, log=True)
+        return RepairFinding(what, hand, by_hand=True, log=True)
     newest = newest_of(_marks(list(states.values())))
     replay = _marked(state, first, newest.cuts if newest else {}) or _from_zero(list(states.values()))
-    replay = with_added(replay, newest.ends) if newest else replay
+    replay = with_new_partitions(replay, newest.ends) if newest else replay
     if name == DUPLICATES.name:
         # Only the commit knows what a batch left out: reading its records again would only filter them.
         replay = {}
@@ -81,19 +81,21 @@ def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) 
     if derived:
         then += f". Rebuilt from it: {', '.join(folder.name for folder in derived)}"
     # Without a mark anywhere, the torn table itself would be asked how far it is.
-    return Finding(what, then, moves=moves, replay=replay, log=not replay)
+    return RepairFinding(what, then, moves=moves, replay=replay, log=not replay)
 
 
-def _derived(state: LogState) -> Iterator[Finding]:
+def _derived(state: LogState) -> Iterator[RepairFinding]:
     name = state.folder.name
     anew = "sets the table aside; the stream rebuilds it from readings and dead_letters"
     if state.faults:
-        yield Finding(f"The derived table {name} is damaged: {'; '.join(state.faults[:SHOWN])}.", anew, (state.folder,))
+        yield RepairFinding(
+            f"The derived table {name} is damaged: {'; '.join(state.faults[:SHOWN])}.", anew, (state.folder,)
+        )
     elif missing := missing_files(state.folder):
-        yield Finding(f"The derived table {name} lacks {_counted(missing)}.", anew, (state.folder,))
+        yield RepairFinding(f"The derived table {name} lacks {_counted(missing)}.", anew, (state.folder,))
 
 
-def _other(root: Path, state: LogState) -> Iterator[Finding]:
+def _other(root: Path, state: LogState) -> Iterator[RepairFinding]:
     """Check a table of a SQL stream, or a foreign one: nothing rebuilds it by itself, so it stays where it is."""
     from deltalake.exceptions import DeltaError
 
@@ -108,23 +110,23 @@ def _other(root: Path, state: LogState) -> Iterator[Finding]:
     wrong = f"is damaged: {'; '.join(state.faults[:SHOWN])}" if state.faults else f"lacks {_counted(missing)}"
     rewind = f"`tidegate streams rewind {stream} --since TIME --into shadow`"
     if not (streams_folder(str(root)) / f"{stream}.json").exists():
-        yield Finding(
+        yield RepairFinding(
             f"The table {folder.name} {wrong}.",
             f"restore {folder} from a backup, or set it aside: no stream can rebuild it",
             by_hand=True,
         )
     elif stream != folder.name:
         hand = f"set {folder} aside; {rewind} rebuilds it"
-        yield Finding(f"The shadow {folder.name} of the SQL stream {stream} {wrong}.", hand, by_hand=True)
+        yield RepairFinding(f"The shadow {folder.name} of the SQL stream {stream} {wrong}.", hand, by_hand=True)
     else:
         hand = (
             f"stop the stream and set {folder} aside; the stream goes on in a new table at its next start. To restore earlier "
             f"rows there, run {rewind}, then `tidegate streams rewind {stream} --swap`"
         )
-        yield Finding(f"The table {stream} of the SQL stream {stream} {wrong}.", hand, by_hand=True)
+        yield RepairFinding(f"The table {stream} of the SQL stream {stream} {wrong}.", hand, by_hand=True)
 
 
-def _bad_checkpoint(state: LogState) -> Finding:
+def _bad_checkpoint(state: LogState) -> RepairFinding:
     files = [
         *state.bad_checkpoints,
         *(state.folder / "_delta_log" / f".{path.name}.crc" for path in state.bad_checkpoints),
@@ -133,15 +135,15 @@ def _bad_checkpoint(state: LogState) -> Finding:
     what = f"The table {state.folder.name} is damaged: {'; '.join(state.faults[:SHOWN])}."
     kept = "version 0" if state.base is None else f"the checkpoint {state.base}"
     then = f"sets the damaged files aside: the log is complete from {kept} on, and the next checkpoint replaces them"
-    return Finding(what, then, moves=tuple(path for path in files if path.exists()), log=True)
+    return RepairFinding(what, then, moves=tuple(path for path in files if path.exists()), log=True)
 
 
-def _missing(root: Path, name: str, missing: list[MissingFile]) -> Finding:
+def _missing(root: Path, name: str, missing: list[MissingFile]) -> RepairFinding:
     marks = [mark for each in missing if (mark := parse_mark(each.commit)) is not None]
     ranges = "; ".join(f"{_shown(mark.starts)} up to {_shown(mark.ends)}" for mark in marks[:SHOWN])
     origin = f" They hold Kafka's {ranges}." if marks else " The log no longer says which offsets they hold."
     first = f"the first is {missing[0].path}"
-    return Finding(
+    return RepairFinding(
         f"The table {name} lacks {_counted(missing)} ({first}), and a query that reads them fails.{origin}",
         "removes these files from the table's log, so the table loses their rows. If a backup holds the files, put them back "
         "instead",
@@ -151,7 +153,7 @@ def _missing(root: Path, name: str, missing: list[MissingFile]) -> Finding:
     )
 
 
-def _leftovers(root: Path, states: list[LogState]) -> Iterator[Finding]:
+def _leftovers(root: Path, states: list[LogState]) -> Iterator[RepairFinding]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -159,7 +161,7 @@ def _leftovers(root: Path, states: list[LogState]) -> Iterator[Finding]:
     torn += [path for path in root.glob(f"{SNAPSHOT}.*") if path.suffix[1:].isdigit()]
     if torn:
         what = f"A killed writer left {len(torn)} temporary files; the first is {torn[0]}."
-        yield Finding(what, "sets them aside", moves=tuple(torn), harmless=True)
+        yield RepairFinding(what, "sets them aside", moves=tuple(torn), harmless=True)
     try:
         pq.read_metadata(root / SNAPSHOT)
     except FileNotFoundError:
@@ -167,7 +169,7 @@ def _leftovers(root: Path, states: list[LogState]) -> Iterator[Finding]:
     except (OSError, pa.ArrowException):
         what = f"The file of known identities {root / SNAPSHOT} is torn."
         then = "sets it aside; the next start reads the identities from the table, which takes longer"
-        yield Finding(what, then, moves=(root / SNAPSHOT,), harmless=True)
+        yield RepairFinding(what, then, moves=(root / SNAPSHOT,), harmless=True)
 
 
 def _counted(missing: list[MissingFile]) -> str:

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from lakehouse.paths import table_uri
 from streaming.arrow_sql import ArrowSql
-from streaming.copies import Counted
-from streaming.lookups import Lookup, Search, admitted_files, matching_rows
+from streaming.copies import CountedDuplicates
+from streaming.lookups import Lookup, TimedLookup, admitted_files, matching_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["REPLAY_COLUMNS", "Replays", "make_replay_lookup"]
+__all__ = ["REPLAY_COLUMNS", "ReplayFilter", "make_replay_lookup"]
 
 _KEY: Final = ("device", "metric", "index", "mqtt_topic", "payload_hash")
 REPLAY_COLUMNS: Final = (*_KEY, "retained", "partition", "offset")
@@ -56,14 +56,14 @@ _COUNTED: Final = """
 _STILL_WANTED: Final = "SELECT * FROM wanted WHERE row NOT IN (SELECT row FROM judged WHERE dropped = 0)"
 
 
-class Replays:
+class ReplayFilter:
     """Finds replays of retained messages. Not thread-safe: the landing's batch calls it."""
 
     def __init__(self, lookup: Lookup, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._sql = ArrowSql()
-        self._search = Search(lookup, self._sql, clock)
+        self._search = TimedLookup(lookup, self._sql, clock)
 
-    def add_stored(self, rows: "pa.Table", copies: "pa.Table", counted: Counted | None = None) -> "pa.Table":
+    def add_stored(self, rows: "pa.Table", copies: "pa.Table", counted: CountedDuplicates | None = None) -> "pa.Table":
         """The copies of a batch, and the readings of its retained messages that are stored already, by row.
 
         Args:
@@ -86,7 +86,7 @@ class Replays:
         known += self._search.find(wanted, left, "key", _KEYS, bounded=counted is None)
         return self._sql.query(_FOUND, wanted=wanted, copies=copies, known=pa.concat_tables(known))
 
-    def _judged(self, rows: "pa.Table", counted: Counted) -> "pa.Table":
+    def _judged(self, rows: "pa.Table", counted: CountedDuplicates) -> "pa.Table":
         import pyarrow as pa
 
         schema = pa.schema([("partition", pa.int32()), ("end", pa.int64())])

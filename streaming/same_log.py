@@ -16,14 +16,23 @@ from typing import Protocol
 from ingest.offsets import offsets_at
 from ingest.record_names import NameReader, Names, RecordName
 from ingest.settings import KafkaSettings
-from streaming.losses import Lost, StartOrder, gone, remade_topics
+from streaming.losses import LostRecords, StartInstruction, find_lost_records, recreated_topics
 from streaming.offsets import Cuts, Mark, Offsets
 from streaming.stored_times import StoredTimes, no_times
 
-__all__ = ["KafkaLog", "KafkaView", "Log", "accepted_cuts", "cut_logs", "known_names", "lineage", "lost_records"]
+__all__ = [
+    "KafkaLog",
+    "KafkaView",
+    "LogIdentitySource",
+    "accepted_cuts",
+    "find_cut_logs",
+    "known_names",
+    "lost_records",
+    "trace_lineage",
+]
 
 
-class Log(Protocol):
+class LogIdentitySource(Protocol):
     """Questions to Kafka that identify a log."""
 
     def names(self, wanted: Mapping[str, Mapping[int, int]]) -> Names:
@@ -72,9 +81,9 @@ def lost_records(
     following: Offsets,
     reached: Offsets,
     history: Callable[[], Iterable[Mark]],
-    log: Log,
+    log: LogIdentitySource,
     stored: StoredTimes = no_times,
-) -> list[Lost]:
+) -> list[LostRecords]:
     """Return the next records that Kafka no longer has, and the logs that were cut back.
 
     Args:
@@ -86,23 +95,26 @@ def lost_records(
         log: Kafka's records.
         stored: the times of records that the tables hold.
     """
-    anew = remade_topics(mark, view.ids)
+    anew = recreated_topics(mark, view.ids)
     held = {topic: parts for topic, parts in reached.items() if topic not in anew}
-    cut = cut_logs(view, mark, held, history, log, stored)
+    cut = find_cut_logs(view, mark, held, history, log, stored)
     found = {each[:2] for each in cut}
     # Planned records, or those in one table only, count too: Spark would go on with a plan of the former topic.
     following = {topic: reached.get(topic, parts) if topic in anew else parts for topic, parts in following.items()}
-    return [*(each for each in gone(following, view.oldest, view.newest, anew) if each[:2] not in found), *cut]
+    return [
+        *(each for each in find_lost_records(following, view.oldest, view.newest, anew) if each[:2] not in found),
+        *cut,
+    ]
 
 
-def cut_logs(
+def find_cut_logs(
     view: KafkaView,
     mark: Mark | None,
     reached: Offsets,
     history: Callable[[], Iterable[Mark]],
-    log: Log,
+    log: LogIdentitySource,
     stored: StoredTimes = no_times,
-) -> list[Lost]:
+) -> list[LostRecords]:
     """Return the partitions whose log ends before the offset read, or holds another record by a mark or a row."""
     last = mark.last if mark else {}
     known: Names = {}
@@ -110,7 +122,7 @@ def cut_logs(
         if held := {part: name for part, name in last.get(topic, {}).items() if view.holds(topic, part, name.offset)}:
             known[topic] = held
     now = log.names({topic: {part: name.offset for part, name in parts.items()} for topic, parts in known.items()})
-    cut, kept = list[Lost](), list[Mark]()
+    cut, kept = list[LostRecords](), list[Mark]()
     for topic, parts in reached.items():
         for part, at in parts.items():
             name, found = known.get(topic, {}).get(part), now.get(topic, {}).get(part)
@@ -121,9 +133,9 @@ def cut_logs(
                 is_other = _holds_others(view, mark, kept, topic, part, log, stored)
             if is_other:
                 kept = kept or list(history())
-                names = lineage(mark, kept, topic, part)
+                names = trace_lineage(mark, kept, topic, part)
                 edge = _edge(view, topic, part, names, mark.at_ms if mark else 0, log, stored)
-                cut.append(Lost(topic, part, at, edge))
+                cut.append(LostRecords(topic, part, at, edge))
     return cut
 
 
@@ -139,7 +151,13 @@ def _is_unnamed(mark: Mark, topic: str, part: int) -> bool:
 
 
 def _holds_others(
-    view: KafkaView, mark: Mark, marks: Iterable[Mark], topic: str, part: int, log: Log, stored: StoredTimes
+    view: KafkaView,
+    mark: Mark,
+    marks: Iterable[Mark],
+    topic: str,
+    part: int,
+    log: LogIdentitySource,
+    stored: StoredTimes,
 ) -> bool:
     """Return whether Kafka has another record at a stored row behind the last name; one row per batch is compared."""
     name, end = mark.last.get(topic, {}).get(part), mark.reach[topic][part]
@@ -152,12 +170,12 @@ def _holds_others(
     return any(not _is_at(topic, part, offset, times[offset], log) for offset in asked)
 
 
-def _is_at(topic: str, part: int, offset: int, times: set[int], log: Log) -> bool:
+def _is_at(topic: str, part: int, offset: int, times: set[int], log: LogIdentitySource) -> bool:
     found = log.names({topic: {part: offset}}).get(topic, {}).get(part)
     return found is not None and found.time_ms in times
 
 
-def lineage(newest: Mark | None, marks: Iterable[Mark], topic: str, part: int) -> list[RecordName]:
+def trace_lineage(newest: Mark | None, marks: Iterable[Mark], topic: str, part: int) -> list[RecordName]:
     """The named records of a partition, by offset, without those of a former topic or of what was cut off before."""
     names: dict[int, RecordName] = {}
     if newest is None:
@@ -180,7 +198,7 @@ def known_names(
     """
     if mark is None:
         return {}
-    anew, kept, names = remade_topics(mark, ids), list[Mark](), Names()
+    anew, kept, names = recreated_topics(mark, ids), list[Mark](), Names()
     for topic, parts in mark.last.items():
         for part, name in parts.items():
             if topic in anew:
@@ -189,13 +207,19 @@ def known_names(
                 names.setdefault(topic, {})[part] = name
                 continue
             kept = kept or list(history())
-            if held := lineage(replace(mark, cuts=cuts, last={}), [*kept, mark], topic, part):
+            if held := trace_lineage(replace(mark, cuts=cuts, last={}), [*kept, mark], topic, part):
                 names.setdefault(topic, {})[part] = held[-1]
     return names
 
 
 def _edge(
-    view: KafkaView, topic: str, part: int, names: list[RecordName], at_ms: int, log: Log, stored: StoredTimes
+    view: KafkaView,
+    topic: str,
+    part: int,
+    names: list[RecordName],
+    at_ms: int,
+    log: LogIdentitySource,
+    stored: StoredTimes,
 ) -> int:
     """Return the first offset that holds another record than before; at most a batch too early where times don't tell.
 
@@ -227,7 +251,7 @@ def _edge(
     return max(first, edge if least <= edge <= most else least)
 
 
-def accepted_cuts(mark: Mark | None, order: StartOrder, anew: Iterable[str]) -> Cuts:
+def accepted_cuts(mark: Mark | None, order: StartInstruction, anew: Iterable[str]) -> Cuts:
     """Return all accepted cuts: those that the newest mark names, and those of the repair before this start."""
     other = set(anew)
     cuts = {

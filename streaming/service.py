@@ -19,19 +19,19 @@ from lakehouse.paths import is_local
 from lakehouse.session import LakeSession
 from lakehouse.settings import LakeSettings
 from monitoring.metrics.stream import StreamMetrics
-from streaming.chores import Chores, make_chores
-from streaming.dedupe import Seen
-from streaming.faults import classify
+from streaming.chores import BackgroundTasks, make_background_tasks
+from streaming.dedupe import DedupIndex
+from streaming.faults import classify_query_failure
 from streaming.offsets import Offsets, newest_mark, record_count
-from streaming.progress import Progress, StreamState, unseen_reports
+from streaming.progress import LandingProgress, StreamState, unseen_reports
 from streaming.queries import LAND, LandQuery, start_landing
 from streaming.settings import StreamSettings
-from streaming.sole import sole_writer
+from streaming.sole import acquire_writer
 from streaming.source import LandedTopics
 from streaming.warmup import warm_up
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
-__all__ = ["Stream", "run"]
+__all__ = ["LandingService", "run"]
 
 logger = logging.getLogger("tidegate.streaming.service")
 
@@ -71,15 +71,17 @@ def run(
         ConfigError: the installed versions do not fit.
     """
     told = state or StreamState()
-    with sole_writer(lake, stream) as sole:
+    with acquire_writer(lake, stream) as sole:
         told.set(ready=False, detail="starting Spark")
         with sole.session(jvm, app_name="tidegate-land") as session:
-            Stream(session, kafka, sole.stream, sole.lake, metrics, told, mirror, topics or LandedTopics()).run(stop)
+            LandingService(session, kafka, sole.stream, sole.lake, metrics, told, mirror, topics or LandedTopics()).run(
+                stop
+            )
     told.set(ready=False, detail="stopped")
 
 
 @dataclass(slots=True)
-class Stream:
+class LandingService:
     """One session and the query on it, started again after each passing fault."""
 
     session: LakeSession
@@ -121,8 +123,8 @@ class Stream:
         return False
 
     def _land_until(self, stop: threading.Event) -> None:
-        progress = Progress(self.metrics, LAND, late_seconds=self.settings.watermark_delay_seconds)
-        seen = Seen(Path(self.lake.root) / SNAPSHOT_NAME if is_local(self.lake.root) else None)
+        progress = LandingProgress(self.metrics, LAND, late_seconds=self.settings.watermark_delay_seconds)
+        seen = DedupIndex(Path(self.lake.root) / SNAPSHOT_NAME if is_local(self.lake.root) else None)
         seen.load(self.lake.root, horizon_days=self.settings.horizon_days)
         try:
             land = start_landing(
@@ -132,8 +134,10 @@ class Stream:
             raise
         except Exception as error:
             raise self._fault(error) from error
-        writer = Writer(self.session.spark, self.kafka, self.settings, self.lake, self.metrics, self.topics, seen)
-        chores = Chores(writer, make_chores(writer))
+        writer = WriterContext(
+            self.session.spark, self.kafka, self.settings, self.lake, self.metrics, self.topics, seen
+        )
+        chores = BackgroundTasks(writer, make_background_tasks(writer))
         chores.start()
         try:
             self._await(land, progress, stop)
@@ -145,7 +149,7 @@ class Stream:
             chores.stop()
             self._drain(land)
 
-    def _await(self, land: LandQuery, progress: Progress, stop: threading.Event) -> None:
+    def _await(self, land: LandQuery, progress: LandingProgress, stop: threading.Event) -> None:
         self.state.set(ready=True, detail="landing")
         while not stop.wait(POLL_SECONDS):
             self._check_jvm()
@@ -183,4 +187,6 @@ class Stream:
             self._check_jvm(0.5)
         except FatalError as ended:
             return ended
-        return classify(error, bootstrap_servers=self.kafka.bootstrap_servers, log=str(self.session.jvm.log))
+        return classify_query_failure(
+            error, bootstrap_servers=self.kafka.bootstrap_servers, log=str(self.session.jvm.log)
+        )

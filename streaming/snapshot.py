@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from streaming.points import Entry
+from streaming.points import PointFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Held", "read_snapshot", "write_snapshot"]
+__all__ = ["IdentitySnapshot", "read_snapshot", "write_snapshot"]
 
 logger = logging.getLogger("tidegate.streaming.snapshot")
 
@@ -22,13 +22,13 @@ _READABLE: Final = ("1", "2", "3")
 """Version 1 holds each line's words instead of their hash; 1 and 2 hold points among the ranges and may lack ranges."""
 
 
-class Held(NamedTuple):
+class IdentitySnapshot(NamedTuple):
     """Content of a snapshot, and the time from which rows must be read again; `points` is None in one of an older version."""
 
     ranges: "pa.Table"
     since: datetime
     whole: bool
-    points: tuple[Entry, ...] | None
+    points: tuple[PointFile, ...] | None
 
 
 def write_snapshot(
@@ -38,7 +38,7 @@ def write_snapshot(
     since: datetime,
     *,
     whole: bool = True,
-    points: Iterable[Entry] = (),
+    points: Iterable[PointFile] = (),
 ) -> bool:
     """Replace the snapshot by one rename; False where the disk refuses it.
 
@@ -67,7 +67,7 @@ def write_snapshot(
         return False
 
 
-def read_snapshot(path: Path, table_id: str) -> Held | None:
+def read_snapshot(path: Path, table_id: str) -> IdentitySnapshot | None:
     """Read the snapshot; None if there is no readable one of this table."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -79,8 +79,8 @@ def read_snapshot(path: Path, table_id: str) -> Held | None:
             return None
         since = datetime.fromtimestamp(int(notes["since_us"]) / 1_000_000, UTC)
         listed = json.loads(notes["points"]) if notes["version"] == _VERSION else None
-        points = None if listed is None else tuple(Entry(int(day), str(name), int(n)) for day, name, n in listed)
-        return Held(ranges.replace_schema_metadata(None), since, notes.get("whole", "0") == "1", points)
+        points = None if listed is None else tuple(PointFile(int(day), str(name), int(n)) for day, name, n in listed)
+        return IdentitySnapshot(ranges.replace_schema_metadata(None), since, notes.get("whole", "0") == "1", points)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:

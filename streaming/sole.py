@@ -15,11 +15,11 @@ from lakehouse.session import LakeSession, open_session
 from lakehouse.settings import LakeSettings
 from streaming.settings import StreamSettings
 
-__all__ = ["SoleWriter", "sole_writer"]
+__all__ = ["LockedWriter", "acquire_writer"]
 
 
 @dataclass(frozen=True, slots=True)
-class SoleWriter:
+class LockedWriter:
     """Holder of the locks; `lake` and `stream` name places as Spark's JVM and this process both understand them."""
 
     lake: LakeSettings
@@ -43,7 +43,7 @@ class SoleWriter:
 
 
 @contextmanager
-def sole_writer(lake: LakeSettings, stream: StreamSettings) -> Iterator[SoleWriter]:
+def acquire_writer(lake: LakeSettings, stream: StreamSettings) -> Iterator[LockedWriter]:
     """The one writer while the block runs, with all tables there.
 
     Raises:
@@ -55,7 +55,7 @@ def sole_writer(lake: LakeSettings, stream: StreamSettings) -> Iterator[SoleWrit
         locks = _take_locks(lake, stream, cleanup)
         refuse_damaged(lake.root, ALL_TABLES)
         ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
-        yield SoleWriter(lake, stream, tuple(locks))
+        yield LockedWriter(lake, stream, tuple(locks))
 
 
 def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -> list[WriterLock]:

@@ -15,17 +15,24 @@ from lakehouse.derived import DERIVED
 from lakehouse.tables import TABLES
 from streaming.checkpoint import Checkpoint
 from streaming.derive.cursor import read_cursor
-from streaming.offsets import Mark, Offsets, mark_history, moved, newest_of, with_added
+from streaming.offsets import Mark, Offsets, has_records, mark_history, newest_of, with_new_partitions
 from streaming.repair_checkpoint import checkpoint_moves
-from streaming.repair_finding import Finding
+from streaming.repair_finding import RepairFinding
 
-__all__ = ["Reached", "Vanished", "ahead_of", "refuse_vanished", "vanished", "vanished_findings"]
+__all__ = [
+    "FinishedBatch",
+    "VanishedCommits",
+    "find_derived_ahead",
+    "find_vanished_commits",
+    "refuse_vanished",
+    "vanished_findings",
+]
 
 SNAPSHOT = "_seen.parquet"
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class FinishedBatch:
     """Finished work according to a checkpoint: the query, its newest finished batch, and its end."""
 
     app: str
@@ -33,14 +40,14 @@ class Reached:
     following: Offsets
 
     @classmethod
-    def of(cls, checkpoint: Checkpoint) -> "Reached | None":
+    def of(cls, checkpoint: Checkpoint) -> "FinishedBatch | None":
         """None for a new one; batch -1 where it has finished none, and says only where it began."""
         app, following, finished = checkpoint.query_id(), checkpoint.next_offsets(), checkpoint.finished()
         return cls(app, -1 if finished is None else finished, following) if app and following else None
 
 
 @dataclass(frozen=True, slots=True)
-class Vanished:
+class VanishedCommits:
     """A table's commits that are gone: it is at `version`, and `wanted` was there. No table where only a batch is known."""
 
     table: str
@@ -53,9 +60,9 @@ class Vanished:
         return f"the table {self.table} is at version {self.version}, but version {self.wanted} was committed"
 
 
-def vanished(
-    mark: Mark | None, versions: Mapping[str, int], reached: Reached | None, *, passed_over: bool = False
-) -> list[Vanished]:
+def find_vanished_commits(
+    mark: Mark | None, versions: Mapping[str, int], reached: FinishedBatch | None, *, passed_over: bool = False
+) -> list[VanishedCommits]:
     """Return the commits of the landed tables that are gone.
 
     Args:
@@ -65,12 +72,12 @@ def vanished(
         passed_over: a loss was accepted, so a new checkpoint may begin behind every mark.
     """
     if mark is None:
-        is_past = reached is not None and reached.batch >= 0 and moved({}, reached.following)
-        return [Vanished("", -1, -1)] if is_past else []
+        is_past = reached is not None and reached.batch >= 0 and has_records({}, reached.following)
+        return [VanishedCommits("", -1, -1)] if is_past else []
     if not mark.versions:
         return []
     same = reached is not None and reached.app == mark.app
-    is_past = reached is not None and moved(mark.reach, reached.following) and (same or not passed_over)
+    is_past = reached is not None and has_records(mark.reach, reached.following) and (same or not passed_over)
     if reached is not None and reached.batch >= 0 and not same and not is_past:
         return []  # a new checkpoint that has no mark of its own yet: it began where the tables are
     done = same and reached is not None and reached.batch >= mark.batch
@@ -78,13 +85,13 @@ def vanished(
     for table, known in mark.versions.items():
         wanted = known + (done and table in mark.follows)
         if versions.get(table, -1) < wanted:
-            found.append(Vanished(table, versions.get(table, -1), wanted))
+            found.append(VanishedCommits(table, versions.get(table, -1), wanted))
     if is_past:
-        found.append(Vanished("", -1, -1))
+        found.append(VanishedCommits("", -1, -1))
     return found
 
 
-def replay_from(lost: Vanished, marks: Iterable[Mark], newest: Mark | None, begin: Offsets) -> Offsets:
+def replay_from(lost: VanishedCommits, marks: Iterable[Mark], newest: Mark | None, begin: Offsets) -> Offsets:
     """Return where to read again: the start of the newest batch at which the table was as it is now."""
     if newest is None or not lost.table:
         return newest.ends if newest is not None else begin
@@ -92,10 +99,10 @@ def replay_from(lost: Vanished, marks: Iterable[Mark], newest: Mark | None, begi
     for mark in marks:
         if mark.versions and mark.versions.get(lost.table, lost.wanted) <= lost.version:
             best = newest_of([best, mark])
-    return with_added(best.starts if best is not None else {}, newest.ends)
+    return with_new_partitions(best.starts if best is not None else {}, newest.ends)
 
 
-def ahead_of(root: str) -> list[tuple[str, str, int]]:
+def find_derived_ahead(root: str) -> list[tuple[str, str, int]]:
     """Derived tables that have seen a version which their source does not have: (derived, source, version)."""
     from deltalake.exceptions import DeltaError
 
@@ -114,14 +121,16 @@ def ahead_of(root: str) -> list[tuple[str, str, int]]:
     return found
 
 
-def refuse_vanished(root: str, mark: Mark | None, reached: Reached | None, *, passed_over: bool = False) -> None:
+def refuse_vanished(root: str, mark: Mark | None, reached: FinishedBatch | None, *, passed_over: bool = False) -> None:
     """Refuse to go on where commits are gone.
 
     Raises:
         FatalError: names the tables and the next step.
     """
-    gone = [str(each) for each in vanished(mark, _versions(root), reached, passed_over=passed_over)]
-    gone += [f"{name} read version {seen} of {source}, which is missing" for name, source, seen in ahead_of(root)]
+    gone = [str(each) for each in find_vanished_commits(mark, _versions(root), reached, passed_over=passed_over)]
+    gone += [
+        f"{name} read version {seen} of {source}, which is missing" for name, source, seen in find_derived_ahead(root)
+    ]
     if gone:
         message = (
             f"Commits of the tables are gone, as after a power cut: {'; '.join(gone)}. Nothing was changed. Run `tidegate "
@@ -132,24 +141,24 @@ def refuse_vanished(root: str, mark: Mark | None, reached: Reached | None, *, pa
 
 def vanished_findings(
     root: Path, folder: Path, mark: Mark | None, checkpoint: Checkpoint, *, trust: bool, passed_over: bool = False
-) -> Iterator[Finding]:
+) -> Iterator[RepairFinding]:
     """Yield the missing commits as findings of a repair; `trust` if the checkpoint stays as it is."""
     uri, begun = str(root), trust and checkpoint.begun()
-    reached = Reached.of(checkpoint) if begun else None
-    derived = {name: root / name for name, _, _ in ahead_of(uri)}
+    reached = FinishedBatch.of(checkpoint) if begun else None
+    derived = {name: root / name for name, _, _ in find_derived_ahead(uri)}
     snapshot = (root / SNAPSHOT,) if (root / SNAPSHOT).exists() else ()
-    for lost in vanished(mark, _versions(uri), reached, passed_over=passed_over):
+    for lost in find_vanished_commits(mark, _versions(uri), reached, passed_over=passed_over):
         replay = replay_from(lost, mark_history(uri, TABLES), mark, checkpoint.starts(0))
         kept = ", which only these commits counted" if lost.table == "duplicates" else ""
-        yield Finding(
+        yield RepairFinding(
             f"Commits are gone, as after a power cut: {lost}{kept}.",
             "sets the checkpoint and the file of known identities aside, and lands again from the newest batch that all tables "
             "hold; a table that has rows after it knows them, so no row lands twice",
             moves=(*checkpoint_moves(folder), *snapshot, *derived.values()),
             replay=replay,
         )
-    for name, source, seen in ahead_of(uri):
-        yield Finding(
+    for name, source, seen in find_derived_ahead(uri):
+        yield RepairFinding(
             f"The derived table {name} read version {seen} of {source}, which is missing, as after a power cut.",
             "sets the table aside; the stream rebuilds it from the rows that are left",
             moves=(root / name,),

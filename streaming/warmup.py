@@ -19,8 +19,8 @@ from lakehouse.commit_metadata import encode_metadata
 from lakehouse.create import create_table
 from lakehouse.tables import DEAD_LETTERS, TABLES
 from lakehouse.tables import READINGS as READINGS_TABLE
-from streaming.decode import dead_letter_rows, decoded, landed_at, reading_rows
-from streaming.dedupe import KEY_COLUMNS, Seen
+from streaming.decode import dead_letter_rows, decode_stream, landed_at, reading_rows
+from streaming.dedupe import KEY_COLUMNS, DedupIndex
 
 __all__ = ["warm_up"]
 
@@ -36,13 +36,13 @@ def warm_up(spark: SparkSession, stop: threading.Event) -> None:
         for table in TABLES.values():
             create_table(root, table, log_retention_hours=1)
         readings, dead_letters = (Appender(spark, root, table) for table in (READINGS_TABLE, DEAD_LETTERS))
-        records, seen = spark.range(_RECORDS, numPartitions=1), Seen()
+        records, seen = spark.range(_RECORDS, numPartitions=1), DedupIndex()
         record = encode_record(_record()).decode()
         for _ in range(ROUNDS):
             if stop.is_set():
                 return
             now = datetime.now(UTC)
-            raw = decoded(
+            raw = decode_stream(
                 records.select(
                     F.lit(b"warm-up").alias("key"),
                     F.when(F.col("id") % 20 == 0, F.lit("{").cast("binary"))

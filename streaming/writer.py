@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from ingest.settings import KafkaSettings
 from lakehouse.settings import LakeSettings
 from monitoring.metrics.stream import StreamMetrics
-from streaming.dedupe import Seen
+from streaming.dedupe import DedupIndex
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Writer"]
+__all__ = ["WriterContext"]
 
 
 @dataclass(frozen=True, slots=True)
-class Writer:
+class WriterContext:
     """The one process that may write under the root: its Spark session, settings and metrics.
 
     `seen` are the identities of the landing that runs in this process; None if none does. `beside` are chores, by name, that a
@@ -31,7 +31,7 @@ class Writer:
     lake: LakeSettings
     metrics: StreamMetrics
     topics: LandedTopics
-    seen: Seen | None = None
+    seen: DedupIndex | None = None
     beside: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     @property

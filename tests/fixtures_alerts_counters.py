@@ -15,15 +15,15 @@ from tidegate_tests_fixtures_promtool import (
 
 from monitoring.alerts.catalog import ALERTS
 from monitoring.alerts.model import Alert
-from monitoring.alerts.signals import Happened
+from monitoring.alerts.signals import IncreasedWithin
 
 
-def _happened() -> Iterable[tuple[Alert, Happened]]:
+def _happened() -> Iterable[tuple[Alert, IncreasedWithin]]:
     for alert in ALERTS:
-        yield from ((alert, signal) for signal in within(alert.signal) if isinstance(signal, Happened))
+        yield from ((alert, signal) for signal in within(alert.signal) if isinstance(signal, IncreasedWithin))
 
 
-def counted(alert: Alert, signal: Happened) -> list[Case]:
+def counted(alert: Alert, signal: IncreasedWithin) -> list[Case]:
     """The first event is seen, also when it comes right after a start; a restart by itself is none."""
     job = {"tidegate_gat": "gateway", "tidegate_str": "stream", "tidegate_mon": "monitor"}[signal.select.metric[:12]]
     where = {name: value.lstrip("~").split("|")[0] for name, value in signal.select.where}

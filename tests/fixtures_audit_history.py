@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from tidegate_tests_fixtures_balance import DEAD_LETTER_ROWS, EPOCH, READING_ROWS, START_US, utc
 
-from deploy.balance import MINUTE_US, Books, Figures
+from deploy.balance import MINUTE_US, BalanceFigures, MessageBalance
 from deploy.corrected import Correction
 from ingest.contract.dead_letter import DeadLetterRecord, encode_dead_letter
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
@@ -211,7 +211,7 @@ class History:
 
     # The audit.
 
-    def balance(self, cutoff_us: int = START_US, *, pending: int = 0) -> Figures:
+    def balance(self, cutoff_us: int = START_US, *, pending: int = 0) -> BalanceFigures:
         """What the audit finds; of the newest `pending` records no row is in the tables yet."""
         placed = list(self.placed(self.records))
         left_out = {(kept.partition, place) for place, kept in placed[len(placed) - pending :]}
@@ -221,7 +221,7 @@ class History:
                 ends[READINGS][kept.partition] = max(ends[READINGS][kept.partition], place + 1)
         rows = [row for row in self.rows if (row["partition"], row["offset"]) not in left_out]
         known = ("gw-1", "gw-2")
-        with Books(cutoff_us, window_messages=WINDOW, gateways=known, from_the_start=True) as books:
+        with MessageBalance(cutoff_us, window_messages=WINDOW, gateways=known, from_the_start=True) as books:
             books.load_tables(
                 pa.Table.from_pylist(rows, READING_ROWS), pa.Table.from_pylist(self.letter_rows, DEAD_LETTER_ROWS)
             )

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deploy.balance import MINUTE_US, Books, Figures
+from deploy.balance import MINUTE_US, BalanceFigures, MessageBalance
 from deploy.corrected import Correction
 from ingest.contract.dead_letter import DeadLetterRecord, encode_dead_letter
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
@@ -146,7 +146,7 @@ class World:
         self.epoch, self.number, self.counted = self.epoch + 1, 0, 0
         self.at_ms += 1000
 
-    def load_tables(self, books: Books) -> None:
+    def load_tables(self, books: MessageBalance) -> None:
         """Both tables, as they are now."""
         rows, letters = (
             pa.Table.from_pylist(self.rows, READING_ROWS),
@@ -161,10 +161,10 @@ class World:
         erased: Iterable[tuple[str, int]] = (),
         corrected: Iterable[Correction] = (),
         window_messages: int = 1000,
-    ) -> Figures:
+    ) -> BalanceFigures:
         """What the audit finds, once all is landed."""
         landed = {READINGS: {0: len(self.records)}, DEAD_LETTERS: {0: len(self.letters)}}
-        with Books(cutoff_us, window_messages=window_messages, from_the_start=True, is_deep=True) as books:
+        with MessageBalance(cutoff_us, window_messages=window_messages, from_the_start=True, is_deep=True) as books:
             self.load_tables(books)
             books.add_erased(erased)
             books.add_corrections(corrected)
@@ -207,6 +207,6 @@ def world() -> Iterator[World]:
     yield world
 
 
-def assert_faults(figures: Figures, *, unaccounted: int = 0, duplicate_rows: int = 0, order: int = 0) -> None:
+def assert_faults(figures: BalanceFigures, *, unaccounted: int = 0, duplicate_rows: int = 0, order: int = 0) -> None:
     found = (figures.unaccounted, figures.duplicate_rows, figures.order_violations)
     assert found == (unaccounted, duplicate_rows, order), figures

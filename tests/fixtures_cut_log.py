@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ingest.record_names import Names, RecordName
-from streaming.losses import Lost, StartOrder, remade_topics
+from streaming.losses import LostRecords, StartInstruction, recreated_topics
 from streaming.marking import Marker
-from streaming.offsets import Mark, Offsets, behind, beyond, largest, newest_of, next_era, parse_mark
-from streaming.queries import begin_at, first_offsets, fitting
+from streaming.offsets import Mark, Offsets, behind, beyond, largest_offsets, newest_of, next_era, parse_mark
+from streaming.queries import choose_start_offsets, first_offsets, select_valid_marks
 from streaming.same_log import KafkaView, accepted_cuts, known_names, lost_records
 from streaming.stored_times import Times
 
@@ -60,25 +60,25 @@ class PartedTables:
         self.position: dict[int, int] | None = None
         self.planned: dict[int, int] | None = None
         self.apps = self.batch = 0
-        self.order = StartOrder()
+        self.order = StartInstruction()
         self.is_late = False
 
-    def start(self) -> list[Lost]:
+    def start(self) -> list[LostRecords]:
         """What a start refuses; else it is ready to land."""
         newest, view, begun = newest_of(self.marks.values()), self.log.view(), self.position is not None
         order = self.order.unless_in(newest)
         following = {TOPIC: dict(self.position or {})} if begun else first_offsets(self.marks.values(), {})
         planned: Offsets = {TOPIC: self.planned} if begun and self.planned else {}
-        reached = largest(following or {}, newest.reach if newest else {}, planned)
+        reached = largest_offsets(following or {}, newest.reach if newest else {}, planned)
         lost = lost_records(view, newest, following or {}, reached, lambda: self.history, self.log, self.stored)
         refused = order.refused_by_checkpoint(lost, following or {}) if begun else order.refused(lost)
         if refused:
             return refused
-        cuts = accepted_cuts(newest, order, remade_topics(newest, view.ids))
+        cuts = accepted_cuts(newest, order, recreated_topics(newest, view.ids))
         if not begun:
-            self.position = begin_at(following, view.oldest, [*order.cuts, *lost])[TOPIC]
+            self.position = choose_start_offsets(following, view.oldest, [*order.cuts, *lost])[TOPIC]
             self.planned, self.apps, self.batch = None, self.apps + 1, 0
-        fit = fitting(self.marks, view.newest, view.ids, cuts)
+        fit = select_valid_marks(self.marks, view.newest, view.ids, cuts)
         self.done = {
             name: [(TOPIC, part, end) for part, end in (mark.reach.get(TOPIC, {}) if mark else {}).items()]
             for name, mark in fit.items()
@@ -90,7 +90,7 @@ class PartedTables:
     def restart(self) -> None:
         """A start; where it refuses, a person accepts the loss; more is received before the next start."""
         while lost := self.start():
-            self.position, self.order = None, StartOrder({}, (*self.order.accepted, *lost))
+            self.position, self.order = None, StartInstruction({}, (*self.order.accepted, *lost))
             self.log.append(0, 1)
 
     def read(self, wanted: Mapping[str, Mapping[int, int]], _seconds: float) -> tuple[Names, bool]:
@@ -131,7 +131,7 @@ class PartedTables:
                 self.marks[name] = mark
                 self.history.insert(0, mark)
                 self.marker.settle()
-                self.order = StartOrder()
+                self.order = StartInstruction()
             if killed_after == name:
                 return
         self.position, self.planned, self.batch = ends, None, self.batch + 1

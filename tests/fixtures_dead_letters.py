@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from deploy.dlq.journal import Journal
-from deploy.dlq.letters import find_letters
-from deploy.dlq.redrive import Redrive, Report
-from gateway.outcome import Gate, Message, Outcome
+from deploy.dlq.journal import RedriveJournal
+from deploy.dlq.letters import find_dead_letters
+from deploy.dlq.redrive import RedriveReport, RedriveRun
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
@@ -37,11 +37,11 @@ class Lake:
         self._number = 0
         ensure_tables(self.root, TABLES.values(), log_retention_hours=24)
 
-    def receive(self, topic: str, payload: bytes, *, gate: Gate | None = None, **more: Any) -> Outcome:
+    def receive(self, topic: str, payload: bytes, *, gate: MessageProcessor | None = None, **more: Any) -> Outcome:
         """Refuse or accept a message as a gateway without routes does, and land what comes of it."""
         self._number += 1
         message = Message(self._number, EPOCH, AT_US + self._number, topic.encode(), payload, **more)
-        outcome = (gate or Gate(compile_routes(()), LIMITS)).decide(message)
+        outcome = (gate or MessageProcessor(compile_routes(()), LIMITS)).decide(message)
         for record in outcome.records:
             if record.topic == READINGS:
                 self.land_readings(decode_record(record.value))
@@ -82,16 +82,16 @@ class Lake:
         full = [{column: row.get(column) for column in schema.names} for row in rows]
         write_deltalake(f"{self.root}/{name}", pa.Table.from_pylist(full, schema=schema), mode="append")
 
-    def redrive(self, *filters: str, where: str | None = None, run: int = 1, **more: Any) -> Report:
+    def redrive(self, *filters: str, where: str | None = None, run: int = 1, **more: Any) -> RedriveReport:
         again, dry = more.pop("again", False), more.pop("dry", False)
         gate = more.pop("gate", None)
-        gate = gate or Gate(compile_routes(tuple(RouteSettings(filter=text) for text in filters)), LIMITS)
-        letters = [letter for page in find_letters(self.root, where, None, again=again) for letter in page]
+        gate = gate or MessageProcessor(compile_routes(tuple(RouteSettings(filter=text) for text in filters)), LIMITS)
+        letters = [letter for page in find_dead_letters(self.root, where, None, again=again) for letter in page]
         if dry:
-            return Redrive(self.root, gate, run=run).run(letters, rate=1e6, stop=threading.Event())
-        journal = Journal(self.root, run)
+            return RedriveRun(self.root, gate, run=run).run(letters, rate=1e6, stop=threading.Event())
+        journal = RedriveJournal(self.root, run)
         try:
-            made = Redrive(self.root, gate, run=run, writer=self.log.writer(), journal=journal)
+            made = RedriveRun(self.root, gate, run=run, writer=self.log.writer(), journal=journal)
             return made.run(letters, rate=more.get("rate", 1e6), stop=threading.Event())
         finally:
             journal.close()

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from deploy.chaos.load import Load
+from deploy.chaos.load import NumberedLoad
 from deploy.chaos.proxy import LinkProxy
 from deploy.chaos.reader import KafkaReader
-from deploy.chaos.stage import GatewayProcess, Stage
-from deploy.chaos.verdict import Landed, Verdict, judge
+from deploy.chaos.stage import ChaosTestbed, GatewayProcess
+from deploy.chaos.verdict import DeliveryVerdict, RecordedMessages, judge
 from deploy.local.broker import Mosquitto, find_mosquitto
 from deploy.local.ports import choose_port
-from deploy.testbed.process import Server
+from deploy.testbed.process import SingleServer
 from gateway.settings import MqttSettings
 from ingest.contract.errors import RetryableError
 from ingest.settings import KafkaSettings
@@ -48,15 +48,15 @@ class BorrowedKafka:
 class Rig:
     """A gateway per MQTT version on one broker, each with a session of its own, so that each gets every message."""
 
-    def __init__(self, folder: Path, name: str, broker: Server, kafka: Any) -> None:
+    def __init__(self, folder: Path, name: str, broker: SingleServer, kafka: Any) -> None:
         self.name = name
-        self.stage = Stage(folder, broker, kafka, username=USER, password=PASSWORD)
+        self.stage = ChaosTestbed(folder, broker, kafka, username=USER, password=PASSWORD)
         self.broker, self.kafka = broker, kafka
         self.kafka_settings = KafkaSettings(bootstrap_servers=kafka.part.bootstrap_servers, partitions=2)
         ensure_topics(self.kafka_settings)
         self.gateways: list[GatewayProcess] = []
         self._readers: dict[str, KafkaReader] = {}
-        self._load: Load | None = None
+        self._load: NumberedLoad | None = None
 
     def add(
         self, protocol: str, suffix: str = "", *, mqtt: dict[str, Any] | None = None, **more: Any
@@ -71,7 +71,7 @@ class Rig:
         return self.gateways[-1]
 
     @property
-    def load(self) -> Load:
+    def load(self) -> NumberedLoad:
         if self._load is None:
             mqtt = {
                 "host": self.broker.part.host,
@@ -79,10 +79,10 @@ class Rig:
                 "username": USER,
                 "password": PASSWORD,
             }
-            self._load = Load(MqttSettings.model_validate(mqtt), name=self.name, devices=4)
+            self._load = NumberedLoad(MqttSettings.model_validate(mqtt), name=self.name, devices=4)
         return self._load
 
-    def landed(self, gateway: GatewayProcess) -> Landed:
+    def landed(self, gateway: GatewayProcess) -> RecordedMessages:
         """What is in Kafka of it; as far as known, while Kafka does not answer."""
         reader = self._readers[gateway.name]
         with suppress(RetryableError):
@@ -92,7 +92,7 @@ class Rig:
     def has_all(self, gateway: GatewayProcess) -> bool:
         return not set(self.load.sent).difference(self.landed(gateway).keys())
 
-    def judge(self, gateway: GatewayProcess, **how: Any) -> Verdict:
+    def judge(self, gateway: GatewayProcess, **how: Any) -> DeliveryVerdict:
         return judge(self.load.sent, self.load.acknowledged, self.landed(gateway), **how)
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ def rig_maker(folder: Path, kafka_server: Any) -> Iterator[MakeRig]:
         own = folder / f"stage-{len(made)}"
         own.mkdir()
         part = Mosquitto(own / "broker", choose_port(0)[0], users={USER: PASSWORD}, **limits)
-        broker = Server(part, own / "broker.log")
+        broker = SingleServer(part, own / "broker.log")
         try:
             name = f"t-{uuid.uuid4().hex[:12]}"
             made.append(Rig(own, name, broker, kafka or BorrowedKafka(kafka_server)))
@@ -160,10 +160,10 @@ def start_all(wait_until: Any) -> Callable[..., None]:
 
 
 @pytest.fixture
-def assert_whole(wait_until: Any) -> Callable[..., list[Verdict]]:
+def assert_whole(wait_until: Any) -> Callable[..., list[DeliveryVerdict]]:
     """`assert_whole(rig)`: nothing lost, doubled, swapped or unexplained, at each gateway, once all has arrived."""
 
-    def check(rig: Rig, *gateways: GatewayProcess, seconds: float = 60.0, **how: Any) -> list[Verdict]:
+    def check(rig: Rig, *gateways: GatewayProcess, seconds: float = 60.0, **how: Any) -> list[DeliveryVerdict]:
         assert rig.load.finish(), "the publisher has no PUBACK for some messages"
         verdicts = []
         for gateway in gateways or rig.gateways:

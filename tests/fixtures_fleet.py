@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from deploy.monitor.flowing import FlowTime
+from deploy.monitor.flowing import HealthyFlowSpans
 from ingest.contract.topics import DEAD_LETTERS
 
 
@@ -28,9 +28,9 @@ def minute(name: str, *, received: int, at: float = 120, settled: bool = True, *
     }  # fmt: skip
 
 
-def flowed(*spans: tuple[float, float], flowing: bool = True) -> FlowTime:
+def flowed(*spans: tuple[float, float], flowing: bool = True) -> HealthyFlowSpans:
     """Spans in which all was well, in seconds ago."""
-    flow = FlowTime()
+    flow = HealthyFlowSpans()
     flow.spans, flow.flowing = tuple((time.time() - since, time.time() - until) for since, until in spans), flowing
     return flow
 

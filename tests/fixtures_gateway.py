@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.policy import Policy
-from gateway.reload import ReadRoutes, no_news
+from gateway.policy import ReadingPolicy
+from gateway.reload import ReadRoutes, no_route_update
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
@@ -31,8 +31,8 @@ class GatewayRig:
         broker: Any,
         registry: CollectorRegistry,
         *,
-        policy: Policy | None = None,
-        read_routes: ReadRoutes = no_news,
+        policy: ReadingPolicy | None = None,
+        read_routes: ReadRoutes = no_route_update,
         **limits: Any,
     ) -> None:
         self.log = MemoryLog()

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from deploy.balance import Books, Figures
+from deploy.balance import BalanceFigures, MessageBalance
 from ingest.consumer import read_range
 from ingest.contract.dead_letter import DeadLetterRecord
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
@@ -125,9 +125,9 @@ class Derived:
 
     def __init__(self, lander: Any, root: str | None = None) -> None:
         self.lander, self.root = lander, root or lander.root
-        from streaming.writer import Writer
+        from streaming.writer import WriterContext
 
-        self.writer = Writer(
+        self.writer = WriterContext(
             lander.lake.spark, lander.kafka, StreamSettings(checkpoint=str(lander.checkpoint)),
             LakeSettings(root=self.root), lander.metrics, lander.topics,
         )  # fmt: skip
@@ -175,13 +175,13 @@ class Derived:
             for name, table in rows.items()
         }
 
-    def audit(self) -> Figures:
+    def audit(self) -> BalanceFigures:
         """The balance of deploy/balance.py over the same topics and tables."""
         topics = self.lander.topics
         letters = pa.table(DeltaTable(f"{self.root}/dead_letters").to_pyarrow_table())
         position = letters.schema.get_field_index("source_topic")
         renamed = letters.set_column(position, "source_topic", pa.array([DEAD_LETTERS] * letters.num_rows, pa.string()))
-        with Books(0) as books:
+        with MessageBalance(0) as books:
             books.load_tables(DeltaTable(f"{self.root}/readings").to_pyarrow_table(), renamed)
             for topic, add in (
                 (topics.outcomes, books.add_outcomes),

@@ -19,7 +19,7 @@ from deploy.local.ports import choose_port
 from ingest.contract.reasons import IgnoredReason, Reason
 from monitoring.metrics.bench import BENCH
 from monitoring.metrics.canary import CanaryMetrics
-from monitoring.metrics.families import Family, ProbeCollector
+from monitoring.metrics.families import MetricFamily, ProbeCollector
 from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.jvm import AGENT, KAFKA_JVM, SPARK_JVM
 from monitoring.metrics.monitor import PROBES, MonitorMetrics
@@ -57,7 +57,7 @@ class Feed:
         for part, registry in self.registries.items():
             build_info(registry, "1", part)
             process_metrics(registry)
-        self._probed: list[tuple[ProbeCollector, str, tuple[Family, ...]]] = [
+        self._probed: list[tuple[ProbeCollector, str, tuple[MetricFamily, ...]]] = [
             (probes, probe, families) for probe, families in PROBES.items()
         ]
         for part, families in (("kafka", KAFKA_JVM), ("spark", SPARK_JVM)):
@@ -96,12 +96,12 @@ def _move(collector: Any) -> None:
             series.set(time.time() - 1 if collector._name.endswith("timestamp_seconds") else 1)
 
 
-def _as_told(family: Family) -> Family:
+def _as_told(family: MetricFamily) -> MetricFamily:
     """prometheus_client appends `_total` to a counter's name; the agent does not, where the bean is called `_count`."""
     return family if family.name.endswith("_total") else replace(family, kind="gauge")
 
 
-def _samples(family: Family) -> Iterator[tuple[tuple[str, ...], float]]:
+def _samples(family: MetricFamily) -> Iterator[tuple[tuple[str, ...], float]]:
     value = time.time() if family.name.endswith(GROWING) or family.name.startswith(("broker_", "kafka_topic_")) else 1.0
     yield from ((values, value) for values in product(*(VALUES.get(name, (f"a-{name}",)) for name in family.labels)))
 

@@ -16,10 +16,10 @@ from prometheus_client import CollectorRegistry
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
 from monitoring.metrics.monitor import MonitorMetrics
-from monitoring.page.answers import Answers
+from monitoring.page.answers import PageApi
 from monitoring.page.app import Page, make_page
 from monitoring.page.assets import Assets
-from monitoring.page.board import Board
+from monitoring.page.board import SnapshotBroadcaster
 from monitoring.settings import MonitoringSettings
 
 
@@ -36,7 +36,7 @@ class Answered:
 class PageStage:
     """A page with a board to publish on; `ask` sends one request to it without a network."""
 
-    board: Board
+    board: SnapshotBroadcaster
     page: Page
     metrics: MonitorMetrics
     registry: CollectorRegistry
@@ -92,13 +92,13 @@ def make_page_stage(registry: CollectorRegistry) -> Callable[..., PageStage]:
     """`make_page_stage(answers={...}, assets=folder, **settings)`."""
 
     def make(*, answers: Mapping[str, Any] | None = None, assets: Path | None = None, **settings: Any) -> PageStage:
-        board, metrics = Board(), MonitorMetrics(registry)
+        board, metrics = SnapshotBroadcaster(), MonitorMetrics(registry)
         given = {"device": _nothing, "devices": _nothing, "dead_letters": _nothing, "dead_letter": _nothing}
         given |= {"topics": _nothing, "topic": _nothing}
         page = make_page(
             MonitoringSettings(**settings),
             board,
-            Answers(**{**given, "redrive": _nothing, **(answers or {})}),
+            PageApi(**{**given, "redrive": _nothing, **(answers or {})}),
             registry=registry,
             metrics=metrics,
             healthy=lambda: (True, "looked 0 s ago"),

@@ -27,14 +27,14 @@ from deltalake import DeltaTable
 from prometheus_client import CollectorRegistry
 from tidegate_tests_fixtures_ledger import MINUTE, Derived
 
-from deploy.balance import Books, Figures
-from gateway.accounts import Accounts
+from deploy.balance import BalanceFigures, MessageBalance
+from gateway.accounts import MetricAccumulator
 from gateway.ack_chain import AckChain
-from gateway.express import Express
-from gateway.intake import Intake
-from gateway.outcome import Gate
-from gateway.policy import Policy
-from gateway.pump import Pump
+from gateway.express import FastPathEncoder
+from gateway.intake import MessageIntake
+from gateway.outcome import MessageProcessor
+from gateway.policy import ReadingPolicy
+from gateway.pump import Deliverer
 from gateway.routes import compile_routes
 from gateway.session_events import Received
 from gateway.settings import GatewaySettings
@@ -153,11 +153,11 @@ class World:
 
     def __post_init__(self) -> None:
         limits = GatewaySettings(gateway_id=self.gateway)
-        table, policy = compile_routes((), limits), Policy()
-        gate = Gate(table, limits, policy=policy)
-        self.intake = Intake(gate, Express(table, limits, policy), is_full=lambda block: False)
-        accounts = Accounts(GatewayMetrics(CollectorRegistry(), reasons=Reason, ignored_reasons=IgnoredReason))
-        self.pump = Pump(AckChain(self.gateway), gate, accounts, self._acknowledge, self.gateway)
+        table, policy = compile_routes((), limits), ReadingPolicy()
+        gate = MessageProcessor(table, limits, policy=policy)
+        self.intake = MessageIntake(gate, FastPathEncoder(table, limits, policy), is_full=lambda block: False)
+        accounts = MetricAccumulator(GatewayMetrics(CollectorRegistry(), reasons=Reason, ignored_reasons=IgnoredReason))
+        self.pump = Deliverer(AckChain(self.gateway), gate, accounts, self._acknowledge, self.gateway)
         self.writer = FaultyWriter(self.log, self.fault)
         self.phases = [[message.of(self.name) for message in messages] for messages in phases(self.now)]
         self._by_mid: dict[int, Sent] = {}
@@ -331,10 +331,10 @@ def ledger_finds(world: World, derived: Derived) -> list[str]:
     ]
 
 
-def _figures(world: World, derived: Derived) -> Figures:
+def _figures(world: World, derived: Derived) -> BalanceFigures:
     lander, root, suffix = derived.lander, derived.root, f"-{world.name}"
     of_world = f"select * from rows where device like '%{suffix}'"
-    with duckdb.connect() as db, Books(0) as books:
+    with duckdb.connect() as db, MessageBalance(0) as books:
         db.execute("set timezone = 'UTC'")
         tables = []
         for name in ("readings", "dead_letters"):
@@ -377,20 +377,20 @@ class StreamScene:
     def __init__(self, lander: Any, wait_until: Callable[..., Any]) -> None:
         from lakehouse.create import ensure_tables
         from lakehouse.derived import ALL_TABLES
-        from streaming.sql.supervisor import Streams
-        from streaming.writer import Writer
+        from streaming.sql.supervisor import StreamSupervisor
+        from streaming.writer import WriterContext
 
         ensure_tables(lander.root, ALL_TABLES.values(), log_retention_hours=24)
         settings = StreamSettings(checkpoint=str(lander.checkpoint / "land"))
         lake = LakeSettings(root=lander.root)
         self.lander, self._wait_until = lander, wait_until
-        self._writer = Writer(lander.lake.spark, lander.kafka, settings, lake, lander.metrics, lander.topics)
-        self.streams = Streams(self._writer)
+        self._writer = WriterContext(lander.lake.spark, lander.kafka, settings, lake, lander.metrics, lander.topics)
+        self.streams = StreamSupervisor(self._writer)
 
     def apply(self, name: str) -> None:
-        from streaming.chores import handle
+        from streaming.chores import handle_request
 
-        handle(self._writer, Request("streams.apply", {"name": name, "text": STREAM.format(name=name)}))
+        handle_request(self._writer, Request("streams.apply", {"name": name, "text": STREAM.format(name=name)}))
 
     def until_read(self, *names: str) -> None:
         """Until the group of each stream is at the end of the readings' topic."""

@@ -75,10 +75,10 @@ def skips_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def commits_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    from streaming.dedupe import Seen
+    from streaming.dedupe import DedupIndex
     from streaming.land import Landing
 
-    original, look, again = Landing._land_readings, Seen.duplicates, []
+    original, look, again = Landing._land_readings, DedupIndex.duplicates, []
 
     def land(self: Landing, batch: Any) -> Any:
         found = original(self, batch)
@@ -89,21 +89,21 @@ def commits_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Landing, "_land_readings", land)
     monkeypatch.setattr(
-        Seen, "duplicates", lambda self, rows: look(self, rows).slice(0, 0) if again else look(self, rows)
+        DedupIndex, "duplicates", lambda self, rows: look(self, rows).slice(0, 0) if again else look(self, rows)
     )
 
 
 def takes_no_copy_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    from streaming.dedupe import Seen
+    from streaming.dedupe import DedupIndex
 
-    original = Seen.duplicates
-    monkeypatch.setattr(Seen, "duplicates", lambda self, rows: original(self, rows).slice(0, 0))
+    original = DedupIndex.duplicates
+    monkeypatch.setattr(DedupIndex, "duplicates", lambda self, rows: original(self, rows).slice(0, 0))
 
 
 def drops_copies_uncompared(monkeypatch: pytest.MonkeyPatch) -> None:
-    from streaming.conflicts import Contents
+    from streaming.conflicts import DuplicateComparator
 
-    monkeypatch.setattr(Contents, "conflicts", lambda self, rows, copies: ([], 0))
+    monkeypatch.setattr(DuplicateComparator, "conflicts", lambda self, rows, copies: ([], 0))
 
 
 def loses_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +169,7 @@ def _news(change: Callable[[list[Any]], list[Any]]) -> Patch:
 
         return news_since
 
-    return _swap("streaming.derive.rollups.news_since", make)
+    return _swap("streaming.derive.rollups.changes_since", make)
 
 
 def _first(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -239,15 +239,15 @@ def _of_stream(name: str, method: str, change: Callable[[Callable[..., Any]], Ca
     """Changes a method of the sink of one stream; the others go on as they are."""
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        from streaming.sql.sinks import Sink
+        from streaming.sql.sinks import StreamSink
 
-        original = getattr(Sink, method)
+        original = getattr(StreamSink, method)
         broken = change(original)
 
-        def call(self: Sink, *arguments: Any) -> Any:
+        def call(self: StreamSink, *arguments: Any) -> Any:
             return (broken if self._applied.name == name else original)(self, *arguments)
 
-        monkeypatch.setattr(Sink, method, call)
+        monkeypatch.setattr(StreamSink, method, call)
 
     return patch
 

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
@@ -22,7 +22,7 @@ ROUTES = (
 
 def decide(topic: bytes, payload: bytes, limits: GatewaySettings = LIMITS, **envelope: Any) -> Outcome:
     message = Message(7, 1000, NOW_US, topic, payload, **envelope)
-    return Gate(compile_routes(ROUTES), limits).decide(message)
+    return MessageProcessor(compile_routes(ROUTES), limits).decide(message)
 
 
 def record_of(outcome: Outcome) -> ReadingRecord:

@@ -14,9 +14,9 @@ from tidegate_tests_fixtures_page_topics import ScriptedTopics
 
 from deploy.local.ports import choose_port
 from monitoring.metrics.monitor import MonitorMetrics
-from monitoring.page.answers import Answers, PageError
+from monitoring.page.answers import PageApi, PageError
 from monitoring.page.app import make_page
-from monitoring.page.board import Board
+from monitoring.page.board import SnapshotBroadcaster
 from monitoring.page.server import PageServer
 from monitoring.settings import MonitoringSettings
 
@@ -63,7 +63,7 @@ class ScriptedPage:
         if token:
             file.write_text(f"{TOKEN}\n")
         self._settings = MonitoringSettings(page_port=0, page_token_file=str(file) if token else None)
-        self._board, self._port = Board(), choose_port(0)[0]
+        self._board, self._port = SnapshotBroadcaster(), choose_port(0)[0]
         self._ending = threading.Event()
         self.beating = threading.Event()
         self.beating.set()
@@ -84,7 +84,7 @@ class ScriptedPage:
     def start(self) -> None:
         """Serve, after `stop` again on the same port."""
         registry = CollectorRegistry()
-        answers = Answers(
+        answers = PageApi(
             device=self._device,
             devices=lambda search, limit: {"devices": [d for d in self.devices if search in d["device"]][:limit]},
             dead_letters=self._dead_letters,

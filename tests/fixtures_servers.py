@@ -13,15 +13,15 @@ from deploy.local import artifacts, broker
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka, KafkaProfile
 from deploy.local.ports import choose_port
-from deploy.testbed.process import Server
-from ingest.peek import peek
+from deploy.testbed.process import SingleServer
+from ingest.peek import browse_topic
 from ingest.producer import KafkaWriter
 from ingest.settings import KafkaSettings
 from ingest.topic_shown import await_topics
-from ingest.topic_sight import topic_sights
+from ingest.topic_sight import topic_overviews
 
 
-class KafkaServer(Server):
+class KafkaServer(SingleServer):
     part: EmbeddedKafka
 
     @property
@@ -29,7 +29,7 @@ class KafkaServer(Server):
         return self.part.bootstrap_servers
 
 
-class BrokerServer(Server):
+class BrokerServer(SingleServer):
     """`port` speaks MQTT 3.1.1, `port_v5` MQTT 5: the same number where the broker serves both on one."""
 
     part: broker.Mosquitto | broker.Iotcore
@@ -56,7 +56,7 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
 @pytest.fixture(scope="session")
 def jmx_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaServer, str]]:
     """A Kafka with the JMX agent and the address of its metrics; the names of its folders are hard to pass on."""
-    artifacts.ensure("all", lambda text: None)
+    artifacts.fetch_jars("all", lambda text: None)
     folder = tmp_path_factory.mktemp("kafka mit Metriken über JMX")
     jars = folder / "jars, (ü) 1"
     jars.mkdir()
@@ -73,7 +73,7 @@ def no_kafka(monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """A Kafka that is not there, which is not waited for as long as one that may come."""
     for user in ("admin", "offsets", "topic_config", "topic_state"):
         monkeypatch.setattr(f"ingest.{user}.TIMEOUT_SECONDS", 0.5)
-    for look in (topic_sights, peek):
+    for look in (topic_overviews, browse_topic):
         monkeypatch.setitem(look.__kwdefaults__, "most_seconds", 0.5)
     monkeypatch.setattr("deploy.commands.topics.LOOK_SECONDS", 0.5)
     return KafkaSettings(bootstrap_servers="127.0.0.1:1")
@@ -94,7 +94,7 @@ def new_kafka(tmp_path: Path) -> Iterator[Callable[..., KafkaServer]]:
 
 
 def _kafka(folder: Path, **more: Any) -> KafkaServer:
-    artifacts.ensure("kafka", lambda text: None)
+    artifacts.fetch_jars("kafka", lambda text: None)
     port, _ = choose_port(0)
     controller_port, _ = choose_port(0)
     folder.mkdir(parents=True, exist_ok=True)

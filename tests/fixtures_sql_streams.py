@@ -17,11 +17,11 @@ from ingest.contract.topics import stream_group, stream_topic
 from ingest.groups import group_lag
 from lakehouse.requests import Request
 from lakehouse.settings import LakeSettings
-from streaming.chores import handle
+from streaming.chores import handle_request
 from streaming.settings import StreamSettings
 from streaming.sql.offsets import checkpoint_path
-from streaming.sql.supervisor import Streams
-from streaming.writer import Writer
+from streaming.sql.supervisor import StreamSupervisor
+from streaming.writer import WriterContext
 
 
 class Scene:
@@ -31,12 +31,12 @@ class Scene:
         self.lander, self.record, self.wait_until = lander, record, wait_until
         settings = StreamSettings(checkpoint=str(lander.checkpoint / "land"))
         lake = LakeSettings(root=lander.root)
-        self.writer = Writer(lander.lake.spark, lander.kafka, settings, lake, lander.metrics, lander.topics)
-        self.streams = Streams(self.writer)
+        self.writer = WriterContext(lander.lake.spark, lander.kafka, settings, lake, lander.metrics, lander.topics)
+        self.streams = StreamSupervisor(self.writer)
         self.sent = 0
 
     def ask(self, kind: str, name: str, **arguments: Any) -> dict[str, Any]:
-        return handle(self.writer, Request(f"streams.{kind}", {"name": name, **arguments}))
+        return handle_request(self.writer, Request(f"streams.{kind}", {"name": name, **arguments}))
 
     def apply(self, name: str, text: str) -> dict[str, Any]:
         return self.ask("apply", name, text=text)
@@ -54,7 +54,7 @@ class Scene:
 
     def restart(self) -> None:
         self.streams.close()
-        self.streams = Streams(self.writer)
+        self.streams = StreamSupervisor(self.writer)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
         if not DeltaTable.is_deltatable(f"{self.lander.root}/{table}"):

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from deploy.balance import MINUTE_US, Books, Figures
+from deploy.balance import MINUTE_US, BalanceFigures, MessageBalance
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.temporary import own_folder
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
@@ -204,8 +204,8 @@ def _link(table: Path, path: Path, slots: Iterator[tuple[datetime, datetime]]) -
     (table / log_name(version)).write_text("\n".join(lines) + "\n", "utf-8")
 
 
-def _strike(root: str, start: datetime, records: list[LogRecord], outcomes: list[LogRecord]) -> Figures:
-    with Books(int(start.timestamp()) * 1_000_000, from_the_start=True) as books:
+def _strike(root: str, start: datetime, records: list[LogRecord], outcomes: list[LogRecord]) -> BalanceFigures:
+    with MessageBalance(int(start.timestamp()) * 1_000_000, from_the_start=True) as books:
         books.load_tables(dataset_of(DeltaTable(f"{root}/readings")), _DEAD_LETTERS.empty_table())
         books.add_outcomes(outcomes)
         for place in range(0, len(records), 10_000):

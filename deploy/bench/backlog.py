@@ -5,13 +5,13 @@ import statistics
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["backlog_figures"]
+__all__ = ["schedule_delay_figures"]
 
 _PART: Final = 5
 """The delay of the first fifth of the messages is compared with that of the last fifth."""
 
 
-def backlog_figures(
+def schedule_delay_figures(
     due: Sequence[float], seen: Sequence[float | None], *, earlier: Sequence[float] = ()
 ) -> dict[str, float]:
     """Figures of one run; nothing where no message was seen.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from deploy.bench.environment import hardware, versions
 from deploy.bench.temporary import own_folder
-from deploy.local.artifacts import ensure
+from deploy.local.artifacts import fetch_jars
 from deploy.requests import run_request
 from deploy.settings import load_settings
 from lakehouse.create import create_table
@@ -42,7 +42,7 @@ def measure_day(
 ) -> dict[str, Any]:
     """Make the day, measure, maintain, measure again; the result as it is printed with --json."""
     machine = hardware()
-    ensure("spark", lambda text: None)
+    fetch_jars("spark", lambda text: None)
     with own_folder() as folder:
         root = str(folder / "tables")
         overrides = {"lake.root": root, "stream.checkpoint": str(folder / "checkpoint"), "stream.driver_memory": "1g"}

@@ -12,9 +12,9 @@ from deploy.bench.environment import hardware
 from deploy.bench.load import native_payload
 from gateway.block import Block
 from gateway.decode_file import read_line
-from gateway.express import Express
-from gateway.outcome import Gate, Message
-from gateway.policy import Policy
+from gateway.express import FastPathEncoder
+from gateway.outcome import Message, MessageProcessor
+from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 
@@ -32,7 +32,7 @@ def measure_decoders(
     Raises:
         BadLine: a line is not a message.
     """
-    gate = Gate(compile_routes(routes, limits), limits)
+    gate = MessageProcessor(compile_routes(routes, limits), limits)
     by_format: dict[str, list[tuple[float, int]]] = {}
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -55,7 +55,7 @@ def measure_decoders(
     return {"native": native, "formats": rows, "hardware": hardware()}
 
 
-def _cost(gate: Gate, topic: bytes, payload: bytes) -> tuple[float, int] | None:
+def _cost(gate: MessageProcessor, topic: bytes, payload: bytes) -> tuple[float, int] | None:
     """(µs a message, readings); None where it has none."""
     outcome = gate.decide(Message(1, 0, time.time_ns() // 1000, topic, payload))
     if not outcome.accepted or not outcome.readings:
@@ -67,11 +67,11 @@ def _cost(gate: Gate, topic: bytes, payload: bytes) -> tuple[float, int] | None:
     return _least_us(decide), outcome.readings
 
 
-def _native(routes: tuple[RouteSettings, ...], limits: GatewaySettings, gate: Gate) -> dict[str, float]:
+def _native(routes: tuple[RouteSettings, ...], limits: GatewaySettings, gate: MessageProcessor) -> dict[str, float]:
     """The native message of `bench gateway`, two readings, both ways."""
     now_us = time.time_ns() // 1000
     topic, payload = native_payload(1, now_us // 1000)(1, 1)
-    express = Express(compile_routes(routes, limits), limits, Policy())
+    express = FastPathEncoder(compile_routes(routes, limits), limits, ReadingPolicy())
     batch: list[Any] = [(topic.encode(), payload, b"\0\1")] * 100
 
     def short() -> None:

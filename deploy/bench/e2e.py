@@ -19,16 +19,16 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from deploy.bench.backlog import backlog_figures
+from deploy.bench.backlog import schedule_delay_figures
 from deploy.bench.child import run_child
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.load import LoadPlan
 from deploy.bench.waiting import await_arrivals
 from deploy.settings import Settings
 from gateway.settings import MqttSettings
-from lakehouse.follow import Commit, TableFollower
+from lakehouse.follow import FollowedCommit, TableFollower
 
-__all__ = ["Landing", "RowCount", "following", "load_plan", "measure_e2e", "percentile", "publish", "render"]
+__all__ = ["LandingTimes", "RowCount", "follow_rows", "load_plan", "measure_e2e", "percentile", "publish", "render_e2e"]
 
 COLUMNS: Final = ("device", "boot", "seq", "event_time")
 POLL_SECONDS: Final = 0.01
@@ -36,7 +36,7 @@ GIVE_UP_SECONDS: Final = 60.0
 
 
 @dataclass
-class Landing:
+class LandingTimes:
     """Time at which each message of this run was queryable with all readings; filled by one thread, read after it ended.
 
     Times are in epoch seconds.
@@ -49,7 +49,7 @@ class Landing:
     commits: int = 0
     _rows: Counter[tuple[str, int]] = field(default_factory=Counter)
 
-    def add(self, commit: Commit) -> None:
+    def add(self, commit: FollowedCommit) -> None:
         """Note the rows of one commit that belong to this run."""
         if commit.rows.num_rows == 0:
             return
@@ -70,7 +70,7 @@ class RowCount:
     boot: int
     rows: int = 0
 
-    def add(self, commit: Commit) -> None:
+    def add(self, commit: FollowedCommit) -> None:
         """Count the rows of one commit that belong to this run."""
         self.rows += pc.sum(pc.equal(commit.rows.column("boot"), self.boot)).as_py() or 0
 
@@ -91,13 +91,13 @@ def measure_e2e(
         fleet: begin of the devices' names; without it they are new.
     """
     machine = hardware()
-    landing = Landing(boot=int(time.time() * 1000), readings=readings)
+    landing = LandingTimes(boot=int(time.time() * 1000), readings=readings)
     follower = TableFollower(settings.lake.root, "readings", columns=COLUMNS)
     plan = load_plan(
         settings.mqtt, landing.boot, rate=rate, messages=round(rate * (warmup_seconds + seconds)), devices=devices,
         readings=readings, fleet=fleet,
     )  # fmt: skip
-    with following(follower, landing):
+    with follow_rows(follower, landing):
         acknowledged, publisher_cpu = publish(plan)
         sent = {_key(plan, number): plan.due_at(number) for number in range(plan.messages)}
         await_arrivals(lambda: len(landing.seen_at), len(sent), silent_seconds=GIVE_UP_SECONDS)
@@ -107,7 +107,7 @@ def measure_e2e(
         "seconds": seconds,
         "sent_rate": round(len(measured) / seconds, 1),
         **_figures(measured, landing),
-        **backlog_figures(
+        **schedule_delay_figures(
             list(measured.values()),
             [landing.seen_at.get(key) for key in measured],
             earlier=[landing.seen_at[key] for key in sent.keys() - measured.keys() if key in landing.seen_at],
@@ -161,7 +161,7 @@ def publish(plan: LoadPlan) -> tuple[int, float]:
 
 
 @contextmanager
-def following(follower: TableFollower, landing: "Landing | RowCount") -> Iterator[None]:
+def follow_rows(follower: TableFollower, landing: "LandingTimes | RowCount") -> Iterator[None]:
     """Note the rows of each commit while the block runs."""
     done = threading.Event()
 
@@ -180,7 +180,7 @@ def following(follower: TableFollower, landing: "Landing | RowCount") -> Iterato
         reader.join()
 
 
-def _figures(measured: Mapping[tuple[str, int], float], landing: Landing) -> dict[str, Any]:
+def _figures(measured: Mapping[tuple[str, int], float], landing: LandingTimes) -> dict[str, Any]:
     seen = sorted(landing.seen_at[key] - at for key, at in measured.items() if key in landing.seen_at)
     committed = sorted(landing.committed_at[key] - at for key, at in measured.items() if key in landing.committed_at)
     shares = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
@@ -198,7 +198,7 @@ def percentile(ascending: Sequence[float], share: float) -> int | None:
     return round(ascending[max(0, math.ceil(share * len(ascending)) - 1)] * 1000)
 
 
-def render(result: Mapping[str, Any]) -> str:
+def render_e2e(result: Mapping[str, Any]) -> str:
     """The result in a few lines for people."""
     return "\n".join(
         [

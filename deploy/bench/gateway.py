@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.load import LoadPlan
-from deploy.bench.stage import USER, Stage, stage
+from deploy.bench.stage import USER, BenchTestbed, gateway_testbed
 from ingest.consumer import read_range
 from ingest.contract.errors import FatalError, UnavailableError
 from ingest.contract.reading import decode_record
@@ -57,7 +57,7 @@ def measure_gateway(
     machine = hardware()
     messages = int(rate * seconds) if rate else SATURATION_MESSAGES
     runs: list[dict[str, Any]] = []
-    with stage(protocol=protocol, inflight=inflight, settings=settings) as parts:
+    with gateway_testbed(protocol=protocol, inflight=inflight, settings=settings) as parts:
         boot = int(time.time())
         for number in range(repetitions + 1):
             count = messages if number else min(messages, 5000)
@@ -87,14 +87,14 @@ def measure_gateway(
     }
 
 
-def _plan(parts: Stage, messages: int, rate: float, boot: int) -> LoadPlan:
+def _plan(parts: BenchTestbed, messages: int, rate: float, boot: int) -> LoadPlan:
     return LoadPlan(
         host=parts.broker.host, port=parts.broker.port, username=USER, password=parts.password, messages=messages,
         rate=rate, boot=boot, name=f"load-{boot}",
     )  # fmt: skip
 
 
-def _repetition(parts: Stage, plan: LoadPlan) -> dict[str, Any]:
+def _repetition(parts: BenchTestbed, plan: LoadPlan) -> dict[str, Any]:
     begin = end_offsets(parts.kafka, READINGS)
     command = [sys.executable, "-P", "-m", "deploy.bench.load"]
     load = parts.limited or subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -137,7 +137,7 @@ def _repetition(parts: Stage, plan: LoadPlan) -> dict[str, Any]:
     }
 
 
-def _scrape(parts: Stage) -> Scrape:
+def _scrape(parts: BenchTestbed) -> Scrape:
     found = scrape(parts.metrics_url, timeout_seconds=10.0)
     if found is None:
         message = f"the gateway of the benchmark no longer answers at {parts.metrics_url}"
@@ -145,7 +145,7 @@ def _scrape(parts: Stage) -> Scrape:
     return found
 
 
-def _await_records(parts: Stage, wanted: int) -> float:
+def _await_records(parts: BenchTestbed, wanted: int) -> float:
     """Wait until Kafka has so many records, or none comes any more; when the last one was seen (monotonic)."""
     have, at = -1, time.monotonic()
     while have < wanted and time.monotonic() - at < STALL_SECONDS:
@@ -157,7 +157,7 @@ def _await_records(parts: Stage, wanted: int) -> float:
     return at
 
 
-def _count(parts: Stage, begin: Mapping[int, int], boot: int) -> tuple[int, int]:
+def _count(parts: BenchTestbed, begin: Mapping[int, int], boot: int) -> tuple[int, int]:
     """Messages of this boot in Kafka: different ones, and all."""
     seen: set[tuple[str, int | None]] = set()
     records = 0

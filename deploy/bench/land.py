@@ -19,14 +19,14 @@ from typing import Any, Final
 import psutil
 
 from deploy.bench.child import run_child
-from deploy.bench.e2e import COLUMNS, Landing, following, percentile
+from deploy.bench.e2e import COLUMNS, LandingTimes, follow_rows, percentile
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.land_feed import FeedPlan
 from deploy.bench.land_run import CatchUpPlan
-from deploy.bench.stage import kafka_stage, running, to_toml
+from deploy.bench.stage import kafka_testbed, run_process, to_toml
 from deploy.bench.temporary import own_folder
 from deploy.bench.waiting import await_arrivals
-from deploy.local.artifacts import ensure
+from deploy.local.artifacts import fetch_jars
 from deploy.local.ports import choose_port
 from ingest.contract.errors import FatalError
 from ingest.settings import KafkaSettings
@@ -56,7 +56,7 @@ def measure_catch_up(
         FatalError: the landing failed.
     """
     machine = hardware()
-    ensure("spark", lambda text: None)
+    fetch_jars("spark", lambda text: None)
     with ExitStack() as parts:
         folder, kafka = _stage(parts, partitions)
         plan = FeedPlan(
@@ -103,9 +103,9 @@ def measure_live(
             bootstrap_servers=kafka.bootstrap_servers, records=round(rate * (warmup_seconds + seconds)), readings=readings,
             rate=rate, boot=int(time.time() * 1000), begin_at=time.time() + 2.0,
         )  # fmt: skip
-        landing = Landing(plan.boot)
+        landing = LandingTimes(plan.boot)
         feed = _feed(plan)
-        with following(TableFollower(str(root), "readings", columns=COLUMNS), landing):
+        with follow_rows(TableFollower(str(root), "readings", columns=COLUMNS), landing):
             time.sleep(max(0.0, plan.begin_at + warmup_seconds - time.time()))
             busy = _cores(process, max(1.0, plan.begin_at + warmup_seconds + seconds - time.time()))
             _await(feed)
@@ -132,7 +132,7 @@ def measure_live(
 
 def _stage(parts: ExitStack, partitions: int) -> tuple[Path, KafkaSettings]:
     folder = parts.enter_context(own_folder())
-    return folder, parts.enter_context(kafka_stage(folder, partitions=partitions))
+    return folder, parts.enter_context(kafka_testbed(folder, partitions=partitions))
 
 
 def _stream(
@@ -151,7 +151,7 @@ def _stream(
     )  # fmt: skip
     command = [sys.executable, "-P", "-m", "deploy.cli", "stream", "--config", str(config), "--log-dir", str(folder)]
     url = f"http://127.0.0.1:{port}/healthz"
-    started = parts.enter_context(running(command, log or folder / "stream.log", ready=lambda: healthz(url)[0]))
+    started = parts.enter_context(run_process(command, log or folder / "stream.log", ready=lambda: healthz(url)[0]))
     return psutil.Process(started.pid)
 
 

@@ -29,8 +29,8 @@ from lakehouse.jvm import JvmOptions
 from lakehouse.session import LakeSession, open_session
 from monitoring.exporter import CollectorRegistry
 from monitoring.metrics.stream import StreamMetrics
-from streaming.dedupe import Seen
-from streaming.progress import Progress
+from streaming.dedupe import DedupIndex
+from streaming.progress import LandingProgress
 from streaming.queries import LAND, start_landing
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
@@ -71,9 +71,9 @@ def _run(session: LakeSession, plan: CatchUpPlan, settings: StreamSettings, numb
     root = str(Path(plan.folder).absolute() / f"run-{number}")
     ensure_tables(root, ALL_TABLES.values(), log_retention_hours=24)
     metrics = StreamMetrics(CollectorRegistry(), query=LAND, tables=ALL_TABLES, topics=(READINGS, DEAD_LETTERS))
-    seen = Seen(Path(root) / "_seen.parquet")
+    seen = DedupIndex(Path(root) / "_seen.parquet")
     seen.load(root, horizon_days=settings.horizon_days)
-    progress = Progress(metrics, LAND)
+    progress = LandingProgress(metrics, LAND)
     processes = [psutil.Process(), psutil.Process(session.jvm.process.pid)]
     with _peak_memory(processes) as peak:
         began, cpu = time.perf_counter(), _cpu_seconds(processes)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from deploy.bench.environment import hardware, versions
 from deploy.bench.temporary import own_folder
-from deploy.local.artifacts import ensure, spark_jars
+from deploy.local.artifacts import fetch_jars, spark_jars
 from deploy.local.java import find_java
 from lakehouse.create import create_table
 from lakehouse.jvm import JvmOptions
@@ -73,7 +73,7 @@ def measure_layouts(*, rows: int, devices: int, tell: Callable[[str], object] = 
         tell: gets a sentence for each step.
     """
     machine = hardware()
-    ensure("spark", lambda text: None)
+    fetch_jars("spark", lambda text: None)
     java = find_java()
     first = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=DAYS)
     found: dict[str, dict[str, float]] = {}

@@ -24,8 +24,8 @@ __all__ = [
     "CITIES",
     "COUNTRY",
     "TOTAL_BYTES",
-    "Expected",
-    "Meetup",
+    "ExpectedEvent",
+    "MeetupEvents",
     "follow_kafka",
     "packets_of",
     "payload_of",
@@ -50,7 +50,7 @@ _LOOK_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedEvent:
     """Expected record of one event in a derived stream."""
 
     number: int
@@ -59,7 +59,7 @@ class Expected:
 
 
 @dataclass(frozen=True, slots=True)
-class Meetup:
+class MeetupEvents:
     """The events of one run: `count` of `event_bytes` each, whose ids begin with `run`."""
 
     count: int
@@ -109,14 +109,14 @@ class Meetup:
         """Events of the country."""
         return self.count * COUNTRY_BYTES // TOTAL_BYTES
 
-    def of_country(self) -> Iterator[Expected]:
+    def of_country(self) -> Iterator[ExpectedEvent]:
         """Return the expected records of the country's stream."""
         for number in range(self.count):
             country, city = self.place(number)
             if country == COUNTRY:
-                yield Expected(number, _name(number), city)
+                yield ExpectedEvent(number, _name(number), city)
 
-    def of_city(self) -> Iterator[Expected]:
+    def of_city(self) -> Iterator[ExpectedEvent]:
         """Return the expected records of the city's stream."""
         return (one for one in self.of_country() if one.city in CITIES)
 
@@ -159,7 +159,7 @@ def packets_of(plan: LoadPlan, payload: Payload) -> list[Sequence[bytes]]:
     return [_Packets(plan, payload, connection) for connection in range(plan.connections)]
 
 
-def payload_of(meetup: Meetup, plan: LoadPlan) -> Payload:
+def payload_of(meetup: MeetupEvents, plan: LoadPlan) -> Payload:
     """Topic and event of each message: its `time` is when it is due; at no rate, when its packet is made."""
 
     def make(device: int, _seq: int) -> tuple[str, bytes]:
@@ -193,7 +193,7 @@ def main() -> None:
     """One plan from stdin."""
     told = json.loads(sys.stdin.readline())
     plan = LoadPlan(**told["load"])
-    meetup = Meetup(plan.messages, told["event_bytes"], told["run"])
+    meetup = MeetupEvents(plan.messages, told["event_bytes"], told["run"])
     kafka = KafkaSettings(bootstrap_servers=told["bootstrap_servers"])
     if plan.rate:
         result = run_load(plan, payload_of(meetup, plan), encode=packets_of)

@@ -22,7 +22,7 @@ from ingest.settings import KafkaSettings
 from ingest.topic_setup import ensure_topics
 from monitoring.scrape import healthz
 
-__all__ = ["Stage", "kafka_stage", "running", "stage", "to_toml"]
+__all__ = ["BenchTestbed", "gateway_testbed", "kafka_testbed", "run_process", "to_toml"]
 
 USER: Final = "bench"
 KAFKA_HEAP: Final = "512m"
@@ -30,7 +30,7 @@ START_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
-class Stage:
+class BenchTestbed:
     """Facts about the running parts that a benchmark needs."""
 
     broker: EmbeddedBroker
@@ -42,13 +42,13 @@ class Stage:
 
 
 @contextmanager
-def stage(
+def gateway_testbed(
     *,
     partitions: int = 6,
     protocol: str = "5",
     inflight: int = 0,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Iterator[Stage]:
+) -> Iterator[BenchTestbed]:
     """Start broker, Kafka and gateway; everything is stopped and removed afterwards.
 
     Args:
@@ -64,8 +64,8 @@ def stage(
         folder = parts.enter_context(own_folder())
         password = secrets.token_hex(8)
         broker = _broker(folder, password)
-        parts.enter_context(running(broker.command(), folder / "broker.log", ready=broker.ready))
-        kafka = parts.enter_context(kafka_stage(folder, partitions=partitions))
+        parts.enter_context(run_process(broker.command(), folder / "broker.log", ready=broker.ready))
+        kafka = parts.enter_context(kafka_testbed(folder, partitions=partitions))
         port, _ = choose_port(0)
         config = folder / "gateway.toml"
         own: dict[str, dict[str, Any]] = {
@@ -86,13 +86,13 @@ def stage(
         url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-P", "-m", "deploy.cli", "gateway", "--config", str(config)]
         gateway = parts.enter_context(
-            running(command, folder / "gateway.log", ready=lambda: healthz(f"{url}/healthz")[0])
+            run_process(command, folder / "gateway.log", ready=lambda: healthz(f"{url}/healthz")[0])
         )
-        yield Stage(broker, password, kafka, gateway.pid, f"{url}/metrics", limited)
+        yield BenchTestbed(broker, password, kafka, gateway.pid, f"{url}/metrics", limited)
 
 
 @contextmanager
-def kafka_stage(folder: Path, *, partitions: int) -> Iterator[KafkaSettings]:
+def kafka_testbed(folder: Path, *, partitions: int) -> Iterator[KafkaSettings]:
     """One Kafka node with our topics, its files under `folder`, while the block runs.
 
     Raises:
@@ -127,7 +127,7 @@ def _limited(inflight: int) -> Iterator[tuple["subprocess.Popen[str]", int]]:
 
 
 @contextmanager
-def running(command: list[str], log: Path, *, ready: Callable[[], bool]) -> Iterator["subprocess.Popen[bytes]"]:
+def run_process(command: list[str], log: Path, *, ready: Callable[[], bool]) -> Iterator["subprocess.Popen[bytes]"]:
     """A process that is ready once `ready` says so, ended with the block.
 
     Raises:

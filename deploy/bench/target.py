@@ -18,7 +18,7 @@ from deploy.local.runfile import is_locked, read_run
 from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import FatalError
 
-__all__ = ["as_devices", "bench_target", "own_run"]
+__all__ = ["bench_target", "own_run", "with_device_port"]
 
 _LOCK_SECONDS: Final = 30.0
 
@@ -29,7 +29,7 @@ def bench_target(config: Path | None, data: Path | None) -> Iterator[Settings]:
     if config is not None:
         yield load_settings(config)
     elif is_locked(data_dir(data)):
-        yield as_devices(locate_settings(None, data, needs_run=True), data_dir(data))
+        yield with_device_port(locate_settings(None, data, needs_run=True), data_dir(data))
     else:
         with _started() as settings:
             yield settings
@@ -61,7 +61,7 @@ def own_run(folder: Path, *, port_offset: int, config: Path | None = None) -> It
         given = [] if config is None else ["--config", str(config)]
         offset = ("--port-offset", str(port_offset))
         _tidegate("up", "--detach", "--wait", "--no-fleet", *offset, "--data", str(folder), *given)
-        yield as_devices(locate_settings(None, folder, needs_run=True), folder)
+        yield with_device_port(locate_settings(None, folder, needs_run=True), folder)
     finally:
         # An interrupt in the first second finds a supervisor that has not locked its folder yet.
         deadline = time.monotonic() + _LOCK_SECONDS
@@ -77,7 +77,7 @@ def _starts(folder: Path) -> bool:
     return any(wanted <= set(one.info["cmdline"] or ()) for one in psutil.process_iter(["cmdline"]))
 
 
-def as_devices(settings: Settings, data: Path) -> Settings:
+def with_device_port(settings: Settings, data: Path) -> Settings:
     """Return the settings with the port of the devices: iotcore has another one for MQTT 5, and the publisher speaks 3.1.1."""
     run = read_run(data)
     port = run.ports["mqtt"] if run else settings.mqtt.port

@@ -21,7 +21,7 @@ from deploy.local.runfile import read_run
 from deploy.testbed.cluster import KafkaCluster
 from deploy.testbed.layout import LAYOUT_FILE
 from deploy.testbed.mosquitto import IDENTITY_FILE, end_mosquitto
-from deploy.testbed.process import Identity, find_process
+from deploy.testbed.process import ProcessIdentity, find_process
 from ingest.contract.errors import TidegateError
 
 __all__ = ["PREFIX", "clear_orphans", "own_folder", "sign_folder", "signed_folder"]
@@ -73,7 +73,7 @@ def clear_orphans(place: Path) -> list[Path]:
     cleared = []
     for folder in sorted(place.glob(f"{PREFIX}*")):
         with suppress(OSError, ValueError, TypeError, TidegateError):
-            owner = Identity(**json.loads((folder / OWNER_FILE).read_text("utf-8")))
+            owner = ProcessIdentity(**json.loads((folder / OWNER_FILE).read_text("utf-8")))
             if folder.is_symlink() or folder.stat().st_uid != os.getuid() or find_process(owner) is not None:
                 continue
             _end_processes(folder)

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from deploy.chaos.scene import Scene
+from deploy.chaos.scene import FaultScene
 
-__all__ = ["FAULTS", "SKIPPED", "Fault"]
+__all__ = ["FAULTS", "SKIPPED", "ChaosFault"]
 
 SAVED_SECONDS: Final = 2.5
 """Time before a kill after which mosquitto's acknowledged messages are on its disk: it saves every two seconds, which takes a
@@ -19,7 +19,7 @@ NOTED_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class ChaosFault:
     """One way in which something breaks.
 
     Attributes:
@@ -32,12 +32,12 @@ class Fault:
 
     id: str
     title: str
-    inject: Callable[[Scene], None]
+    inject: Callable[[FaultScene], None]
     long_seconds: float = 60.0
     restarts: bool = False
 
 
-def kill_at_random(scene: Scene) -> None:
+def kill_at_random(scene: FaultScene) -> None:
     """Each gateway by turns, at random moments of its life: while it starts, catches up, or keeps up."""
     until, kills = scene.until(), 0
     while time.monotonic() < until:
@@ -51,7 +51,7 @@ def kill_at_random(scene: Scene) -> None:
         scene.wait(gateway.healthy, 120.0, f"start of {gateway.name}")
 
 
-def stop_and_start(scene: Scene) -> None:
+def stop_and_start(scene: FaultScene) -> None:
     """Stop with SIGTERM and start again, as an update does; nothing may be stored twice."""
     until, stops = scene.until(), 0
     while time.monotonic() < until:
@@ -63,7 +63,7 @@ def stop_and_start(scene: Scene) -> None:
     scene.figures["stops"] = stops
 
 
-def hold_gateways(scene: Scene) -> None:
+def hold_gateways(scene: FaultScene) -> None:
     """Stop the gateways until the broker has dropped them, and longer."""
     for gateway in scene.gateways:
         gateway.hold()
@@ -72,7 +72,7 @@ def hold_gateways(scene: Scene) -> None:
         gateway.let_go()
 
 
-def pulse_gateways(scene: Scene) -> None:
+def pulse_gateways(scene: FaultScene) -> None:
     """Give the gateways a little time now and then, as on an overloaded machine."""
     until = scene.until()
     while time.monotonic() < until:
@@ -84,17 +84,17 @@ def pulse_gateways(scene: Scene) -> None:
         time.sleep(0.1)
 
 
-def kill_broker(scene: Scene) -> None:
+def kill_broker(scene: FaultScene) -> None:
     """Kill with SIGKILL every ten seconds. Acknowledged messages that were not saved yet are the broker's own loss."""
     _kill_broker(scene, forget=False)
 
 
-def broker_forgets(scene: Scene) -> None:
+def broker_forgets(scene: FaultScene) -> None:
     """Kill with SIGKILL and delete the database: sessions, queues, packet identifiers."""
     _kill_broker(scene, forget=True)
 
 
-def _kill_broker(scene: Scene, *, forget: bool) -> None:
+def _kill_broker(scene: FaultScene, *, forget: bool) -> None:
     scene.by_device = False
     until, kills = scene.until(), 0
     while time.monotonic() < until:
@@ -113,7 +113,7 @@ def _kill_broker(scene: Scene, *, forget: bool) -> None:
     scene.figures["broker_kills"] = kills
 
 
-def hold_broker(scene: Scene) -> None:
+def hold_broker(scene: FaultScene) -> None:
     """Stop the broker: connections stay open and nothing answers."""
     scene.by_device = False
     scene.broker.hold()
@@ -121,7 +121,7 @@ def hold_broker(scene: Scene) -> None:
     scene.broker.let_go()
 
 
-def silence_links(scene: Scene) -> None:
+def silence_links(scene: FaultScene) -> None:
     """Silence the link between broker and gateways without telling either side."""
     for proxy in scene.proxies:
         proxy.silence()
@@ -130,7 +130,7 @@ def silence_links(scene: Scene) -> None:
         proxy.restore()
 
 
-def reset_links(scene: Scene) -> None:
+def reset_links(scene: FaultScene) -> None:
     """RST to both ends every two seconds or so."""
     until, resets = scene.until(), 0
     while time.monotonic() < until:
@@ -140,7 +140,7 @@ def reset_links(scene: Scene) -> None:
 
 
 @contextmanager
-def _links(scene: Scene, *, bytes_per_second: int = 0, delay: tuple[float, float] = (0.0, 0.0)) -> Iterator[None]:
+def _links(scene: FaultScene, *, bytes_per_second: int = 0, delay: tuple[float, float] = (0.0, 0.0)) -> Iterator[None]:
     for proxy in scene.proxies:
         proxy.bytes_per_second, proxy.delay_seconds = bytes_per_second, delay
     yield
@@ -148,19 +148,19 @@ def _links(scene: Scene, *, bytes_per_second: int = 0, delay: tuple[float, float
         proxy.bytes_per_second, proxy.delay_seconds = 0, (0.0, 0.0)
 
 
-def slow_links(scene: Scene) -> None:
+def slow_links(scene: FaultScene) -> None:
     """64 kbit/s, far less than what comes."""
     with _links(scene, bytes_per_second=8_000):
         time.sleep(scene.seconds)
 
 
-def late_links(scene: Scene) -> None:
+def late_links(scene: FaultScene) -> None:
     """Each piece 100 to 300 ms late."""
     with _links(scene, delay=(0.1, 0.3)):
         time.sleep(scene.seconds)
 
 
-def one_client_id(scene: Scene) -> None:
+def one_client_id(scene: FaultScene) -> None:
     """Another client takes the first gateway's session over, again and again."""
     first = scene.gateways[0].settings
     other = scene.stage.gateway(
@@ -182,7 +182,7 @@ def one_client_id(scene: Scene) -> None:
         scene.start(scene.gateways[:1])
 
 
-def kill_kafka(scene: Scene) -> None:
+def kill_kafka(scene: FaultScene) -> None:
     """SIGKILL every fifteen seconds."""
     until, kills = scene.until(), 0
     while time.monotonic() < until:
@@ -194,7 +194,7 @@ def kill_kafka(scene: Scene) -> None:
     scene.figures["kafka_kills"] = kills
 
 
-def hold_kafka(scene: Scene) -> None:
+def hold_kafka(scene: FaultScene) -> None:
     """Stop Kafka: connections stay open and nothing answers."""
     scene.kafka.hold()
     time.sleep(scene.seconds)
@@ -202,7 +202,7 @@ def hold_kafka(scene: Scene) -> None:
 
 
 FAULTS: Final = tuple(
-    Fault(*fields)
+    ChaosFault(*fields)
     for fields in (
         ("F1", "gateways killed at random moments", kill_at_random, 200.0, True),
         ("F4", "gateways stopped and restarted", stop_and_start, 60.0, True),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.chaos.fuzz_seeds import Target, targets
+from deploy.chaos.fuzz_seeds import FuzzTarget, targets
 from ingest.contract.errors import TidegateError, UnavailableError
 
 __all__ = ["find_atheris", "fuzz_target", "main", "provide_atheris"]
@@ -59,7 +59,9 @@ def provide_atheris(folder: Path = OWN_FOLDER) -> None:
         raise UnavailableError(message)
 
 
-def fuzz_target(target: Target, seconds: int, folder: Path, path: Sequence[str], data: Path = DATA) -> dict[str, Any]:
+def fuzz_target(
+    target: FuzzTarget, seconds: int, folder: Path, path: Sequence[str], data: Path = DATA
+) -> dict[str, Any]:
     """Fuzz one target in a process of its own.
 
     Returns:

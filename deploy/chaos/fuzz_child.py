@@ -18,12 +18,12 @@ import atheris  # type: ignore[import-untyped, unused-ignore]
 with atheris.instrument_imports(include=["gateway", "ingest"]):
     from deploy.chaos.fuzz_checks import faults_of
     from deploy.chaos.fuzz_mutate import bend
-    from deploy.chaos.fuzz_seeds import Seed, Target, fitting_seeds, read_seeds, targets
+    from deploy.chaos.fuzz_seeds import FuzzTarget, SeedMessage, fitting_seeds, read_seeds, targets
     from gateway.outcome import Message
     from gateway.settings import GatewaySettings
 
 if TYPE_CHECKING:
-    from gateway.outcome import Gate
+    from gateway.outcome import MessageProcessor
 
 __all__ = ["main"]
 
@@ -34,13 +34,13 @@ MESSAGES_PER_GATE: Final = 200
 _VARIABLE = re.compile(r"'[^']*'|\"[^\"]*\"|\d+")
 
 
-class Fuzzed:
+class FuzzSession:
     """One target with its topics, its session, and what was found."""
 
-    def __init__(self, target: Target, seeds: list[Seed], folder: Path) -> None:
+    def __init__(self, target: FuzzTarget, seeds: list[SeedMessage], folder: Path) -> None:
         self._target, self._folder, self.seeds = target, folder, seeds
         self.topics = list(dict.fromkeys([*target.topics, *(seed.topic for seed in seeds)]))[:256]
-        self._gate: Gate = target.gate(LIMITS)
+        self._gate: MessageProcessor = target.gate(LIMITS)
         self._number = self._accepted = 0
         self._session: list[tuple[str, bytes]] = []
         self._known: set[str] = set()
@@ -87,7 +87,7 @@ class Fuzzed:
         (self._folder / "counts.json").write_text(json.dumps(counts), "utf-8")
 
 
-def _write_corpus(fuzzed: Fuzzed, folder: Path, suite: Path) -> None:
+def _write_corpus(fuzzed: FuzzSession, folder: Path, suite: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(fuzzed.seeds):
         topic = fuzzed.topics.index(seed.topic) if seed.topic in fuzzed.topics else 0
@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> None:
     target = next(target for target in targets() if target.name == name)
     examples = data / "payloads.jsonl"
     every = read_seeds(examples) if examples.exists() else []
-    fuzzed = Fuzzed(target, fitting_seeds(target, every, LIMITS, NOW_US) or every, folder)
+    fuzzed = FuzzSession(target, fitting_seeds(target, every, LIMITS, NOW_US) or every, folder)
     _write_corpus(fuzzed, folder / "corpus", data / "json-test-suite")
     options: list[Any] = [arguments[0], *arguments[4:]]
     atheris.Setup(options, fuzzed.run, custom_mutator=fuzzed.bend)

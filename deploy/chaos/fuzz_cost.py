@@ -13,11 +13,11 @@ from typing import Any, Final
 
 from deploy.chaos.fuzz_bombs import BOMBS, make_bomb
 from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_seeds import Target, targets
+from deploy.chaos.fuzz_seeds import FuzzTarget, targets
 from gateway.outcome import Message
 from gateway.settings import GatewaySettings
 
-__all__ = ["main", "measure"]
+__all__ = ["main", "measure_bomb"]
 
 MAX_SECONDS: Final = 0.05
 MAX_SECONDS_PER_VALUE: Final = 10e-6
@@ -27,7 +27,7 @@ LOOKS: Final = 5
 """The cheapest counts: a look may have been disturbed, and none is faster than the code."""
 
 
-def measure(target: Target, name: str, limits: GatewaySettings) -> dict[str, Any]:
+def measure_bomb(target: FuzzTarget, name: str, limits: GatewaySettings) -> dict[str, Any]:
     """One bomb on one target: `{target, bomb, bytes, outcome, readings, ms, allowed_ms, peak_mb, faults}`."""
     payload = make_bomb(name)
     gate, message = target.gate(limits), Message(1, 1, NOW_US, target.topics[0].encode(), payload)
@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     limits = GatewaySettings()
     chosen = [target for target in targets() if not given.targets or target.name in given.targets]
-    runs = [measure(target, name, limits) for target in chosen for name in BOMBS]
+    runs = [measure_bomb(target, name, limits) for target in chosen for name in BOMBS]
     over = [
         run for run in runs if run["ms"] > run["allowed_ms"] or run["peak_mb"] * 2**20 > MAX_PEAK_BYTES or run["faults"]
     ]

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.decoders.registry import decoder_names
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.presets.load import load_presets
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 
-__all__ = ["Seed", "Target", "fitting_seeds", "read_seeds", "targets"]
+__all__ = ["FuzzTarget", "SeedMessage", "fitting_seeds", "read_seeds", "targets"]
 
 _TOPICS: Final = {
     "native": ("tidegate/v1/dev-1/readings",),
@@ -36,7 +36,7 @@ _MADE: Final = {
 _NAMED = re.compile(r"\{[^{}]*\}|\+")
 
 
-class Seed(NamedTuple):
+class SeedMessage(NamedTuple):
     """A good message, to be bent."""
 
     topic: str
@@ -44,7 +44,7 @@ class Seed(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Target:
+class FuzzTarget:
     """One decoder, the routes of one preset (`preset NAME`) or one shipped mapping, with topics that lead to it."""
 
     name: str
@@ -53,25 +53,25 @@ class Target:
     presets: tuple[str, ...] = ()
     zone: str | None = None
 
-    def gate(self, limits: GatewaySettings) -> Gate:
+    def gate(self, limits: GatewaySettings) -> MessageProcessor:
         """A gate that knows this target only, with a state of its own."""
         chosen = limits.model_copy(update={"presets": self.presets, "zone": self.zone})
-        return Gate(compile_routes(self.routes, chosen), chosen)
+        return MessageProcessor(compile_routes(self.routes, chosen), chosen)
 
 
-def targets() -> list[Target]:
+def targets() -> list[FuzzTarget]:
     """Every decoder of the registry, every preset that routes topics by itself, and the mappings of the others."""
     decoders = [
-        Target(name, _TOPICS.get(name, _ANY_TOPICS), (RouteSettings(filter="#", decoder=name),), (), _ZONE)
+        FuzzTarget(name, _TOPICS.get(name, _ANY_TOPICS), (RouteSettings(filter="#", decoder=name),), (), _ZONE)
         for name in decoder_names()
     ]
     presets = [
-        Target(f"preset {name}", tuple(map(_topic_of, preset.routes)), (), (name,), _ZONE)
+        FuzzTarget(f"preset {name}", tuple(map(_topic_of, preset.routes)), (), (name,), _ZONE)
         for name, preset in load_presets().items()
         if preset.routes
     ]
     mappings = [
-        Target(f"mapping {name}", _ANY_TOPICS, (RouteSettings(filter="#", mapping=name),), (), _ZONE)
+        FuzzTarget(f"mapping {name}", _ANY_TOPICS, (RouteSettings(filter="#", mapping=name),), (), _ZONE)
         for preset in load_presets().values()
         if not preset.routes
         for name in preset.mappings
@@ -88,28 +88,32 @@ def _topic_of(route: RouteSettings) -> str:
     return _NAMED.sub("dev-1", text).replace("#", "dev-1")
 
 
-def read_seeds(examples: Path) -> list[Seed]:
+def read_seeds(examples: Path) -> list[SeedMessage]:
     """The messages of a JSON-lines file of `{topic, payload | payload_base64}`."""
     seeds = []
     for line in examples.read_text("utf-8").splitlines():
         given = json.loads(line)
         encoded = given.get("payload_base64")
         payload = given["payload"].encode() if encoded is None else base64.b64decode(encoded)
-        seeds.append(Seed(given["topic"], payload))
+        seeds.append(SeedMessage(given["topic"], payload))
     return seeds
 
 
-def fitting_seeds(target: Target, seeds: list[Seed], limits: GatewaySettings, received_us: int) -> list[Seed]:
+def fitting_seeds(
+    target: FuzzTarget, seeds: list[SeedMessage], limits: GatewaySettings, received_us: int
+) -> list[SeedMessage]:
     """Return the seeds that the target accepts or learns from, in order (a birth comes before its data), and some made for it."""
     fitting = _accepted(target, seeds, limits, received_us)
     if not fitting:
         # Formats whose example has a topic that only a route of the user's own matches.
-        moved = [Seed(topic, seed.payload) for topic in target.topics for seed in seeds]
+        moved = [SeedMessage(topic, seed.payload) for topic in target.topics for seed in seeds]
         fitting = _accepted(target, moved, limits, received_us)
-    return fitting + [Seed(target.topics[0], payload) for payload in _MADE.get(target.name, ())]
+    return fitting + [SeedMessage(target.topics[0], payload) for payload in _MADE.get(target.name, ())]
 
 
-def _accepted(target: Target, seeds: list[Seed], limits: GatewaySettings, received_us: int) -> list[Seed]:
+def _accepted(
+    target: FuzzTarget, seeds: list[SeedMessage], limits: GatewaySettings, received_us: int
+) -> list[SeedMessage]:
     gate = target.gate(limits)
     found = []
     for seed in seeds:

@@ -6,17 +6,17 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from deploy.chaos.verdict import Key
+from deploy.chaos.verdict import MessageKey
 from gateway.publisher import Publisher
 from gateway.settings import MqttSettings
 
-__all__ = ["Load"]
+__all__ = ["NumberedLoad"]
 
 TOPIC: Final = "tidegate/v1/{device}/readings"
 _STEP_SECONDS: Final = 0.01
 
 
-class Load:
+class NumberedLoad:
     """One publisher for a fleet. A device's numbers ascend, and all of it goes over one connection, so in order.
 
     Attributes:
@@ -28,9 +28,9 @@ class Load:
     def __init__(
         self, mqtt: MqttSettings, *, name: str, devices: int = 20, boot: int = 1, window: int = 500, topic: str = TOPIC
     ) -> None:
-        self.sent: dict[Key, bytes] = {}
-        self.acknowledged: set[Key] = set()
-        self.acknowledged_at: dict[Key, float] = {}
+        self.sent: dict[MessageKey, bytes] = {}
+        self.acknowledged: set[MessageKey] = set()
+        self.acknowledged_at: dict[MessageKey, float] = {}
         self._devices = [f"{name}-{number:03d}" for number in range(devices)]
         self._seq = dict.fromkeys(self._devices, 0)
         self._boot, self._turn, self._topic = boot, 0, topic
@@ -70,12 +70,12 @@ class Load:
         self.pause()
         self._publisher.close()
 
-    def missing(self, there: Iterable[Key]) -> set[Key]:
+    def missing(self, there: Iterable[MessageKey]) -> set[MessageKey]:
         """Return the acknowledged messages that are missing."""
         return set(self.acknowledged).difference(there)
 
     def _note(self, tag: object) -> None:
-        if isinstance(tag, Key):
+        if isinstance(tag, MessageKey):
             self.acknowledged.add(tag)
             self.acknowledged_at[tag] = time.time()
 
@@ -95,7 +95,7 @@ class Load:
         device = self._devices[self._turn]
         self._turn = (self._turn + 1) % len(self._devices)
         self._seq[device] += 1
-        key = Key(device, self._boot, self._seq[device])
+        key = MessageKey(device, self._boot, self._seq[device])
         values = {"temperature": {"value": 20 + key.seq % 100 / 10, "unit": "°C"}, "humidity": 40 + key.seq % 50}
         body = {"ts": time.time_ns() // 1_000_000, "boot": key.boot, "seq": key.seq, "values": values}
         payload = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode()

@@ -1,6 +1,6 @@
 """Follows what the gateways wrote to Kafka, a piece at each look, from where it stood when the reader was made."""
 
-from deploy.chaos.verdict import Landed
+from deploy.chaos.verdict import RecordedMessages
 from ingest.consumer import read_range
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.offsets import begin_offsets, end_offsets
@@ -15,9 +15,9 @@ class KafkaReader:
     def __init__(self, kafka: KafkaSettings, *gateways: str) -> None:
         self._kafka, self._gateways = kafka, frozenset(gateways)
         self._at = {topic: end_offsets(kafka, topic) for topic in (READINGS, DEAD_LETTERS, OUTCOMES)}
-        self.landed = Landed()
+        self.landed = RecordedMessages()
 
-    def look(self) -> Landed:
+    def look(self) -> RecordedMessages:
         """Everything so far.
 
         Raises:

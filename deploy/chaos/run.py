@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.chaos.faults import Fault
-from deploy.chaos.load import Load
+from deploy.chaos.faults import ChaosFault
+from deploy.chaos.load import NumberedLoad
 from deploy.chaos.proxy import LinkProxy
 from deploy.chaos.reader import KafkaReader
-from deploy.chaos.scene import PROTOCOLS, Scene
-from deploy.chaos.stage import GatewayProcess, Stage, new_broker, open_kafka
-from deploy.chaos.verdict import Key, Verdict, judge
+from deploy.chaos.scene import PROTOCOLS, FaultScene
+from deploy.chaos.stage import ChaosTestbed, GatewayProcess, new_broker, open_kafka
+from deploy.chaos.verdict import DeliveryVerdict, MessageKey, judge
 from deploy.testbed.node import KafkaNode
-from deploy.testbed.process import Server
+from deploy.testbed.process import SingleServer
 from ingest.admin import wait_for_kafka
 from ingest.contract.errors import RetryableError
 from ingest.topic_setup import ensure_topics
 
-__all__ = ["failed", "run_faults"]
+__all__ = ["any_failed", "run_faults"]
 
 CALM_SECONDS: Final = 3.0
 """Load before and after the fault."""
@@ -31,10 +31,10 @@ KEEPALIVE_SECONDS: Final = 10
 
 
 def run_faults(
-    faults: Sequence[Fault],
+    faults: Sequence[ChaosFault],
     folder: Path,
     *,
-    seconds: Callable[[Fault], float],
+    seconds: Callable[[ChaosFault], float],
     seed: int,
     rate: float,
     tell: Callable[[str], None],
@@ -61,7 +61,7 @@ def run_faults(
 
 
 def _run_fault(
-    fault: Fault, folder: Path, kafka: Server | KafkaNode, *, seconds: float, seed: int, rate: float
+    fault: ChaosFault, folder: Path, kafka: SingleServer | KafkaNode, *, seconds: float, seed: int, rate: float
 ) -> list[dict[str, Any]]:
     with _scene(folder, kafka, seconds=seconds, seed=seed) as scene:
         readers = {one.name: KafkaReader(one.settings.kafka, one.name) for one in scene.gateways}
@@ -98,10 +98,10 @@ def _run_fault(
 
 
 @contextlib.contextmanager
-def _scene(folder: Path, kafka: Server | KafkaNode, *, seconds: float, seed: int) -> Iterator[Scene]:
+def _scene(folder: Path, kafka: SingleServer | KafkaNode, *, seconds: float, seed: int) -> Iterator[FaultScene]:
     with contextlib.ExitStack() as opened:
         broker, login = opened.enter_context(new_broker(folder))
-        stage = Stage(folder, broker, kafka, **login)
+        stage = ChaosTestbed(folder, broker, kafka, **login)
         opened.callback(stage.close)
         proxies = [LinkProxy((broker.part.host, broker.part.port), seed=seed) for _ in PROTOCOLS]
         for proxy in proxies:
@@ -113,9 +113,9 @@ def _scene(folder: Path, kafka: Server | KafkaNode, *, seconds: float, seed: int
             gateways.append(stage.gateway(stage.settings(name, mqtt=mqtt)))
         settings = stage.settings("load")
         _prepare(gateways[0])
-        load = Load(settings.mqtt, name=f"{folder.name.lower()}-{seed}", devices=50, boot=int(time.time()))
+        load = NumberedLoad(settings.mqtt, name=f"{folder.name.lower()}-{seed}", devices=50, boot=int(time.time()))
         opened.callback(load.close)
-        yield Scene(stage, load, gateways, proxies, seconds, random.Random(seed))  # noqa: S311 - must repeat
+        yield FaultScene(stage, load, gateways, proxies, seconds, random.Random(seed))  # noqa: S311 - must repeat
 
 
 def _prepare(gateway: GatewayProcess) -> None:
@@ -144,7 +144,7 @@ def _peak_memory(gateways: Sequence[GatewayProcess]) -> Iterator[dict[str, float
         thread.join()
 
 
-def _recover(reader: KafkaReader, wanted: set[Key], since: float) -> float | None:
+def _recover(reader: KafkaReader, wanted: set[MessageKey], since: float) -> float | None:
     """Seconds until all that was wanted is in Kafka; None where that did not come true."""
     missing, seen = set(wanted), 0
     while time.monotonic() - since < RECOVERY_SECONDS:
@@ -158,7 +158,7 @@ def _recover(reader: KafkaReader, wanted: set[Key], since: float) -> float | Non
     return None
 
 
-def _settle(scene: Scene, reader: KafkaReader) -> Verdict:
+def _settle(scene: FaultScene, reader: KafkaReader) -> DeliveryVerdict:
     """Judge; the last outcomes may come a moment after the readings that they count."""
     for _ in range(20):
         verdict = judge(scene.load.sent, _binding(scene), reader.look(), by_device=scene.by_device)
@@ -168,13 +168,13 @@ def _settle(scene: Scene, reader: KafkaReader) -> Verdict:
     return verdict
 
 
-def _binding(scene: Scene) -> set[Key]:
+def _binding(scene: FaultScene) -> set[MessageKey]:
     """The acknowledged messages that must be there: not those that the broker itself may have forgotten."""
     acknowledged = list(scene.load.acknowledged_at.items())  # at once: the load continues
     return {key for key, at in acknowledged if not any(begin <= at <= end for begin, end in scene.forgotten)}
 
 
-def _figures(verdict: Verdict, scene: Scene) -> dict[str, Any]:
+def _figures(verdict: DeliveryVerdict, scene: FaultScene) -> dict[str, Any]:
     names = ("sent", "stored", "lost", "duplicate", "repeated", "reordered", "unexplained")
     figures = {name: getattr(verdict, name) for name in names}
     if scene.forgotten:
@@ -182,7 +182,7 @@ def _figures(verdict: Verdict, scene: Scene) -> dict[str, Any]:
     return figures
 
 
-def failed(results: Sequence[dict[str, Any]]) -> bool:
+def any_failed(results: Sequence[dict[str, Any]]) -> bool:
     """True if any run broke a promise."""
     names = ("lost", "duplicate", "reordered", "unexplained")
     return any(result[name] for result in results for name in names) or any(

@@ -6,21 +6,21 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from deploy.chaos.load import Load
+from deploy.chaos.load import NumberedLoad
 from deploy.chaos.proxy import LinkProxy
-from deploy.chaos.stage import GatewayProcess, Stage
+from deploy.chaos.stage import ChaosTestbed, GatewayProcess
 from deploy.testbed.node import KafkaNode
-from deploy.testbed.process import Server
+from deploy.testbed.process import SingleServer
 from ingest.contract.errors import FatalError
 
-__all__ = ["PROTOCOLS", "Scene"]
+__all__ = ["PROTOCOLS", "FaultScene"]
 
 PROTOCOLS: Final = ("5", "3.1.1")
 LOOK_SECONDS: Final = 0.1
 
 
 @dataclass
-class Scene:
+class FaultScene:
     """Parts that a fault can break.
 
     Attributes:
@@ -31,8 +31,8 @@ class Scene:
         figures: what a fault reports besides the verdict, such as the number of kills.
     """
 
-    stage: Stage
-    load: Load
+    stage: ChaosTestbed
+    load: NumberedLoad
     gateways: list[GatewayProcess]
     proxies: list[LinkProxy]
     seconds: float
@@ -42,12 +42,12 @@ class Scene:
     figures: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def broker(self) -> Server:
+    def broker(self) -> SingleServer:
         """The MQTT broker."""
         return self.stage.broker
 
     @property
-    def kafka(self) -> Server | KafkaNode:
+    def kafka(self) -> SingleServer | KafkaNode:
         """The Kafka."""
         return self.stage.kafka
 

@@ -14,10 +14,10 @@ from deploy.settings import Settings
 from deploy.settings_file import to_toml, write_private
 from deploy.testbed.cluster import open_cluster
 from deploy.testbed.node import KafkaNode
-from deploy.testbed.process import Server, ServerProcess
+from deploy.testbed.process import ServerProcess, SingleServer
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["GatewayProcess", "Stage", "new_broker", "open_kafka"]
+__all__ = ["ChaosTestbed", "GatewayProcess", "new_broker", "open_kafka"]
 
 ROOT: Final = Path(__file__).parents[2]
 USER: Final = "chaos"
@@ -63,11 +63,11 @@ class GatewayProcess(ServerProcess):
             return str(answer.read().decode())
 
 
-class Stage:
+class ChaosTestbed:
     """The servers and how to make gateways for them."""
 
     def __init__(
-        self, folder: Path, broker: Server, kafka: Server | KafkaNode, *, username: str, password: str
+        self, folder: Path, broker: SingleServer, kafka: SingleServer | KafkaNode, *, username: str, password: str
     ) -> None:
         self.folder, self.broker, self.kafka = folder, broker, kafka
         self._login = {"username": username, "password": password}
@@ -114,8 +114,8 @@ def open_kafka(folder: Path) -> Iterator[KafkaNode]:
 
 
 @contextlib.contextmanager
-def new_broker(folder: Path) -> Iterator[tuple[Server, dict[str, str]]]:
-    """A broker in `folder`, ended at last, and its login as keywords of `Stage`.
+def new_broker(folder: Path) -> Iterator[tuple[SingleServer, dict[str, str]]]:
+    """A broker in `folder`, ended at last, and its login as keywords of `ChaosTestbed`.
 
     Raises:
         UnavailableError: mosquitto is not here. The other broker keeps no queue over a kill, and serves no fault.
@@ -126,7 +126,7 @@ def new_broker(folder: Path) -> Iterator[tuple[Server, dict[str, str]]]:
     folder.mkdir(parents=True, exist_ok=True)
     login = {"username": USER, "password": secrets.token_urlsafe(12)}
     part = Mosquitto(folder / "broker", choose_port(0)[0], users={USER: login["password"]})
-    broker = Server(part, folder / "broker.log", mark=MARK)
+    broker = SingleServer(part, folder / "broker.log", mark=MARK)
     try:
         yield broker, login
     finally:

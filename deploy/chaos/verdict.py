@@ -15,12 +15,12 @@ from ingest.contract.outcome import OutcomeRecord, decode_outcome
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.log import LogRecord
 
-__all__ = ["Key", "Landed", "Verdict", "judge"]
+__all__ = ["DeliveryVerdict", "MessageKey", "RecordedMessages", "judge"]
 
 _EXAMPLES = 5
 
 
-class Key(NamedTuple):
+class MessageKey(NamedTuple):
     """Identity of a message: the device's own numbers."""
 
     device: str
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
 
 @dataclass
-class Landed:
+class RecordedMessages:
     """Records in Kafka of the requested gateways."""
 
     readings: list[tuple[LogRecord, ReadingRecord]] = field(default_factory=list)
@@ -51,13 +51,13 @@ class Landed:
         found = (decode_outcome(record.value or b"") for record in batch)
         self.outcomes += [outcome for outcome in found if outcome.gateway in gateways]
 
-    def keys(self, start: int = 0) -> set[Key]:
+    def keys(self, start: int = 0) -> set[MessageKey]:
         """The numbered messages that have a reading, from the `start`-th one on."""
         return {key for _, reading in self.readings[start:] if (key := _key(reading)) is not None}
 
 
 @dataclass
-class Verdict:
+class DeliveryVerdict:
     """Counts of messages; all but `sent`, `acknowledged`, `stored`, `dead_lettered` and `repeated` should be 0.
 
     `lost` had a PUBACK and is nowhere. `duplicate` would land twice. `reordered` comes after a later message of its
@@ -82,7 +82,13 @@ class Verdict:
         return not (self.lost or self.duplicate or self.reordered or self.unexplained)
 
 
-def judge(sent: Mapping[Key, bytes], acknowledged: Iterable[Key], landed: Landed, *, by_device: bool = True) -> Verdict:
+def judge(
+    sent: Mapping[MessageKey, bytes],
+    acknowledged: Iterable[MessageKey],
+    landed: RecordedMessages,
+    *,
+    by_device: bool = True,
+) -> DeliveryVerdict:
     """Strike the balance.
 
     Args:
@@ -92,7 +98,7 @@ def judge(sent: Mapping[Key, bytes], acknowledged: Iterable[Key], landed: Landed
         by_device: judge the order by the devices' own numbers, sent ascending; without it by the order of receiving,
             for faults that disturb the publisher's own link, which then sends again as it likes.
     """
-    copies: dict[Key, list[ReadingRecord]] = defaultdict(list)
+    copies: dict[MessageKey, list[ReadingRecord]] = defaultdict(list)
     strangers: list[Any] = []
     for _, reading in landed.readings:
         key = _key(reading)
@@ -107,7 +113,7 @@ def judge(sent: Mapping[Key, bytes], acknowledged: Iterable[Key], landed: Landed
     swapped = _swapped_by_device(landed) if by_device else _swapped_by_receiving(landed)
     difference = _count_difference(landed)
     examples = {"lost": lost, "duplicate": twice, "reordered": swapped, "unexplained": strangers}
-    return Verdict(
+    return DeliveryVerdict(
         sent=len(sent),
         acknowledged=len(set(acknowledged)),
         stored=len(copies),
@@ -121,20 +127,20 @@ def judge(sent: Mapping[Key, bytes], acknowledged: Iterable[Key], landed: Landed
     )
 
 
-def _key(reading: ReadingRecord) -> Key | None:
+def _key(reading: ReadingRecord) -> MessageKey | None:
     if reading.boot is None or reading.seq is None:
         return None
-    return Key(reading.device, reading.boot, reading.seq)
+    return MessageKey(reading.device, reading.boot, reading.seq)
 
 
 def _is_double(copies: list[ReadingRecord]) -> bool:
     return len(copies) > 1 and len({copy.message_id or id(copy) for copy in copies}) > 1
 
 
-def _refused(sent: Mapping[Key, bytes], landed: Landed) -> tuple[set[Key], list[Any]]:
+def _refused(sent: Mapping[MessageKey, bytes], landed: RecordedMessages) -> tuple[set[MessageKey], list[Any]]:
     """Return the messages that became dead letters, known by their bytes, and the dead letters without a sent message."""
     by_payload = {(key.device, payload): key for key, payload in sent.items()} if landed.dead_letters else {}
-    refused: set[Key] = set()
+    refused: set[MessageKey] = set()
     unknown: list[Any] = []
     for _, letter in landed.dead_letters:
         device = letter.device or f"/{letter.topic}".split("/")[-2]
@@ -146,10 +152,10 @@ def _refused(sent: Mapping[Key, bytes], landed: Landed) -> tuple[set[Key], list[
     return refused, unknown
 
 
-def _swapped_by_device(landed: Landed) -> list[Any]:
+def _swapped_by_device(landed: RecordedMessages) -> list[Any]:
     """Return the places where a message first comes after a later one of the same device and boot."""
     highest: dict[tuple[str, int], int] = {}
-    seen: set[Key] = set()
+    seen: set[MessageKey] = set()
     swapped: list[Any] = []
     for key in (_key(reading) for _, reading in sorted(landed.readings, key=_place)):
         if key is None or key in seen:
@@ -162,7 +168,7 @@ def _swapped_by_device(landed: Landed) -> list[Any]:
     return swapped
 
 
-def _swapped_by_receiving(landed: Landed) -> list[Any]:
+def _swapped_by_receiving(landed: RecordedMessages) -> list[Any]:
     """Return the places where a device's message comes after one that the same gateway received later."""
     last: dict[tuple[str, str], tuple[int, int]] = {}
     swapped: list[Any] = []
@@ -178,7 +184,7 @@ def _place(pair: tuple[LogRecord, ReadingRecord]) -> tuple[int, int]:
     return pair[0].partition, pair[0].offset
 
 
-def _count_difference(landed: Landed) -> int:
+def _count_difference(landed: RecordedMessages) -> int:
     """Return the difference between the counts in the outcomes and the messages in Kafka, up to where outcomes reach."""
     upto: dict[tuple[str, int], int] = {}
     counted = 0

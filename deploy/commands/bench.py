@@ -43,7 +43,7 @@ def e2e(
     Publishes to the running embedded run (--data) or the pipeline of --config. If no embedded run is running, it starts one in
     a temporary folder.
     """
-    from deploy.bench.e2e import measure_e2e, render
+    from deploy.bench.e2e import measure_e2e, render_e2e
     from deploy.bench.target import bench_target
 
     with bench_target(config, data) as settings:
@@ -51,7 +51,7 @@ def e2e(
     if as_json:
         show_json(result)
     else:
-        typer.echo(render(result))
+        typer.echo(render_e2e(result))
     raise typer.Exit(0 if result["lost"] == 0 else 1)
 
 
@@ -180,11 +180,11 @@ def decoders(
     The cost is the time from a message to its records.
     """
     from deploy.bench.decoders import measure_decoders, render_decoders
-    from deploy.commands.proof import open_lines
+    from deploy.commands.proof import open_input_lines
     from deploy.settings import load_settings
 
     settings = load_settings(config)
-    with open_lines(file) as lines:
+    with open_input_lines(file) as lines:
         result = measure_decoders(lines, settings.routes, settings.gateway)
     if as_json:
         show_json(result)

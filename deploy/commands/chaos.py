@@ -59,7 +59,7 @@ def run(
     order or unexplained.
     """
     from deploy.chaos.faults import FAULTS, SKIPPED
-    from deploy.chaos.run import failed, run_faults
+    from deploy.chaos.run import any_failed, run_faults
 
     named = [one.upper() for one in fault or []]
     known = {one.id: one for one in FAULTS}
@@ -87,7 +87,7 @@ def run(
         show_json({"runs": results, "skipped": skipped})
     else:
         _render(results)
-    raise typer.Exit(1 if failed(results) else 0)
+    raise typer.Exit(1 if any_failed(results) else 0)
 
 
 def _render(results: list[dict[str, object]]) -> None:

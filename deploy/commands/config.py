@@ -20,12 +20,12 @@ def show(config: OptionalConfig = None, as_json: Json = False) -> None:
 
     Later sources win: the defaults, the file, the environment TIDEGATE_<SECTION>__<FIELD>.
     """
-    from deploy.settings import load_settings, masked
+    from deploy.settings import load_settings, masked_settings
     from deploy.settings_file import to_toml
 
     settings = load_settings(config)
     if as_json:
-        show_json(masked(settings))
+        show_json(masked_settings(settings))
     else:
         typer.echo(to_toml(settings, mask_secrets=True), nl=False)
 

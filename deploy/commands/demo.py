@@ -7,7 +7,7 @@ import typer
 from deploy.commands.options import Data, Json, show_json
 
 if TYPE_CHECKING:
-    from deploy.demo.faults import Fault
+    from deploy.demo.faults import DemoFault
 
 __all__ = ["register"]
 
@@ -63,7 +63,7 @@ def fail(
     raise typer.Exit(0 if report.ok else 1)
 
 
-def _chosen(part: str, seconds: float | None) -> "tuple[Fault, float]":
+def _chosen(part: str, seconds: float | None) -> "tuple[DemoFault, float]":
     from deploy.demo.faults import FAULTS, MOST_SECONDS
 
     if part not in FAULTS:

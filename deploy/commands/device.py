@@ -56,7 +56,7 @@ def simulate(
     from deploy.local.locate import locate_settings
     from deploy.process import configure_logging, stop_on_signals
     from gateway.devices import FaultRates, FleetScript
-    from gateway.fleet import Journal, run_fleet
+    from gateway.fleet import PublishJournal, run_fleet
 
     configure_logging()
     settings = locate_settings(config, data, needs_run=True)
@@ -65,7 +65,7 @@ def simulate(
     )
     totals = run_fleet(
         settings.mqtt, script, rate=rate, stop=stop_on_signals(), seconds=seconds, connections=connections,
-        journal=Journal(journal) if journal else None, client_prefix=f"tidegate-{prefix}",
+        journal=PublishJournal(journal) if journal else None, client_prefix=f"tidegate-{prefix}",
     )  # fmt: skip
     if as_json:
         show_json({"sent": totals.sent, "acknowledged": totals.acknowledged, "faults": totals.faults})

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.command_line import of_options
+from deploy.command_line import commands_for_options
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
-    from deploy.dlq.redrive import Report
+    from deploy.dlq.redrive import RedriveReport
 
 __all__ = ["register"]
 
@@ -45,15 +45,15 @@ def ls(
 
     With conditions it lists them one by one, newest first. It reads the table; nothing needs to run.
     """
-    from deploy.dlq.letters import all_of, list_letters, summarize
-    from lakehouse.render import render
+    from deploy.dlq.letters import join_conditions, list_newest_letters, summarize
+    from lakehouse.render import render_table
 
-    root, where = _root(config, data), all_of(where, reason=reason, device=device)
-    found = summarize(root, None, limit) if where is None else list_letters(root, where, limit)
-    typer.echo(render(found, "json" if as_json else "table"), nl=False)
+    root, where = _root(config, data), join_conditions(where, reason=reason, device=device)
+    found = summarize(root, None, limit) if where is None else list_newest_letters(root, where, limit)
+    typer.echo(render_table(found, "json" if as_json else "table"), nl=False)
     if not as_json and found.num_rows:
         first = found["last_id" if where is None else "id"][0].as_py()
-        typer.echo(of_options(config, data).fill(f"Explain one: `tidegate dlq show {first}`"), err=True)
+        typer.echo(commands_for_options(config, data).fill(f"Explain one: `tidegate dlq show {first}`"), err=True)
 
 
 @app.command()
@@ -68,11 +68,11 @@ def show(
     from deploy.dlq.next_steps import next_step
 
     row = show_letter(_root(config, data), letter)
-    row["next"] = of_options(config, data).fill(next_step(row["reason"], row["mqtt_topic"]))
+    row["next"] = commands_for_options(config, data).fill(next_step(row["reason"], row["mqtt_topic"]))
     if as_json:
-        from lakehouse.render import plain
+        from lakehouse.render import json_value
 
-        show_json({name: plain(value) for name, value in row.items()})
+        show_json({name: json_value(value) for name, value in row.items()})
     else:
         typer.echo("\n".join(_explained(row)))
 
@@ -144,7 +144,7 @@ def redrive(
     else:
         typer.echo("\n".join(_lines(report)))
         if dry_run and report.accepted:
-            line = of_options(config, data)
+            line = commands_for_options(config, data)
             typer.echo(line.fill(_APPLY if attempt is None else _APPLY_TRIED).format(attempt), err=True)
 
 
@@ -155,7 +155,7 @@ _APPLY_TRIED = (
 )
 
 
-def _lines(report: "Report") -> list[str]:
+def _lines(report: "RedriveReport") -> list[str]:
     would = "would be " if report.dry_run else ""
     lines = [f"{report.letters} dead letters"]
     if report.accepted:

@@ -41,14 +41,14 @@ def export_grafana(
     The dashboards are overview, pipeline, Kafka and bench. They show the objectives of the settings, with --data those of an
     embedded run. DIR/README.md says how to load them into Grafana.
     """
-    from deploy.exported import write_exported
+    from deploy.exported import write_export
     from deploy.local.locate import locate_settings
     from deploy.settings import load_settings
     from monitoring.grafana.files import grafana_files
 
     found = load_settings(config) if data is None else locate_settings(config, data, needs_run=False)
     settings = found.monitoring
-    done = write_exported(folder, grafana_files(settings), force=force)
+    done = write_export(folder, grafana_files(settings), force=force)
     empty = [] if check is None else _check(check, settings)
     if as_json:
         show_json(asdict(done) | ({} if check is None else {"empty": [asdict(each) for each in empty]}))

@@ -27,13 +27,13 @@ def export_prometheus(
 
     With --data the files have the addresses of an embedded run. DIR/README.md says how to load them.
     """
-    from deploy.exported import write_exported
+    from deploy.exported import write_export
     from deploy.local.locate import locate_settings
     from deploy.settings import load_settings
     from monitoring.prometheus.files import prometheus_files
 
     settings = load_settings(config) if data is None else locate_settings(config, data, needs_run=False)
-    done = write_exported(folder, prometheus_files(settings.monitoring), force=force)
+    done = write_export(folder, prometheus_files(settings.monitoring), force=force)
     if as_json:
         show_json(asdict(done))
     else:

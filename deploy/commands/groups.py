@@ -10,8 +10,8 @@ from deploy.commands.options import Brokers, Data, Json, KafkaConfig, show_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.group_state import Member
-    from ingest.rewind import Move, Target
+    from ingest.group_state import GroupMember
+    from ingest.rewind import OffsetMove, RewindTarget
 
 __all__ = ["member_names", "register"]
 
@@ -49,7 +49,7 @@ def describe(
 
     from deploy.commands.text_table import text_table
     from deploy.local.locate import locate_kafka
-    from deploy.local.words import counted
+    from deploy.local.words import format_counted
     from ingest.group_state import describe_group
 
     group = describe_group(locate_kafka(config, data, brokers), name)
@@ -60,7 +60,7 @@ def describe(
         return
     names = member_names(group.members)
     owners = {where: names[member.member_id] for member in group.members for where in member.partitions}
-    members = counted(len(group.members), "member")
+    members = format_counted(len(group.members), "member")
     typer.echo(f"{group.name}: {group.state}, {members}, coordinator {group.coordinator or 'unknown'}")
     rows = [
         (place.topic, str(place.partition), str(place.committed), _or(place.end), _or(place.lag),
@@ -121,21 +121,21 @@ def rewind(
     typer.echo("Written." if execute else "This is the plan; nothing was changed. Add --yes to write it.", err=True)
 
 
-def parse_target(text: str) -> "Target":
+def parse_target(text: str) -> "RewindTarget":
     """Parse `earliest`, `latest`, an offset, or a time (ISO 8601, or a duration ago, such as 10m-ago).
 
     Raises:
         BadParameter: it is none of these.
     """
     from deploy.commands.options import parse_time
-    from ingest.rewind import Target
+    from ingest.rewind import RewindTarget
 
     if text == "earliest":
-        return Target("earliest")
+        return RewindTarget("earliest")
     if text == "latest":
-        return Target("latest")
+        return RewindTarget("latest")
     if text.isdecimal():
-        return Target("offset", int(text))
+        return RewindTarget("offset", int(text))
     try:
         when = parse_time(text)
     except typer.BadParameter as error:
@@ -144,10 +144,10 @@ def parse_target(text: str) -> "Target":
     if when > datetime.now(UTC):
         msg = f"--to {text!r} is in the future: use a time that has passed, or latest."
         raise typer.BadParameter(msg)
-    return Target("time", int(when.timestamp() * 1000))
+    return RewindTarget("time", int(when.timestamp() * 1000))
 
 
-def member_names(members: "Sequence[Member]") -> dict[str, str]:
+def member_names(members: "Sequence[GroupMember]") -> dict[str, str]:
     """Map member ids to names: the client id, with the first letters of the member id if several members share it."""
     shared = {one.client_id for one in members if sum(other.client_id == one.client_id for other in members) > 1}
     return {
@@ -162,7 +162,7 @@ def _or(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 
-def _effect(move: "Move") -> str:
+def _effect(move: "OffsetMove") -> str:
     if move.again is None:
         return f"begins at {move.after}"
     if move.again == 0:

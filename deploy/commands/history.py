@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deploy.command_line import CommandLine, of_options
+from deploy.command_line import CommandLine, commands_for_options
 from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
 
 __all__ = ["register"]
@@ -62,16 +62,16 @@ def correct(
     """
     from deploy.local.locate import locate_settings
     from lakehouse.requests import Request
-    from streaming.history.change import Change
+    from streaming.history.change import RowCorrection
     from streaming.history.plan import plan_correction
-    from streaming.history.selection import Selection
+    from streaming.history.selection import RowSelection
 
     if relabel and unit is None:
         msg = "--relabel needs --unit."
         raise typer.BadParameter(msg)
-    settings, line = locate_settings(config, data, needs_run=False), of_options(config, data)
-    selection = Selection(device, metric, parse_time(since), parse_time(until))
-    plain = Change(delete, factor, offset, unit)
+    settings, line = locate_settings(config, data, needs_run=False), commands_for_options(config, data)
+    selection = RowSelection(device, metric, parse_time(since), parse_time(until))
+    plain = RowCorrection(delete, factor, offset, unit)
     plain.check()
     change = plain if unit is None or relabel else _conversion(settings.lake.root, selection, unit)
     # Plan also before the change itself, so that an error appears at once, with or without a writer.
@@ -131,7 +131,7 @@ def _conversion(root: str, selection: Any, unit: str) -> Any:
     from deploy.conversions import conversions_to
     from gateway.profiles.units import canonical_spelling, known_unit
     from ingest.contract.errors import TidegateError
-    from streaming.history.change import Change
+    from streaming.history.change import RowCorrection
     from streaming.history.plan import units_of
 
     if not known_unit(unit):
@@ -141,7 +141,7 @@ def _conversion(root: str, selection: Any, unit: str) -> Any:
         raise TidegateError(message)
     wanted = canonical_spelling(unit)
     given = [each for each in units_of(root, selection) if each != wanted]
-    return Change(unit=wanted, conversions=conversions_to(wanted, given))
+    return RowCorrection(unit=wanted, conversions=conversions_to(wanted, given))
 
 
 def _confirm(device: str, tables: dict[str, Any]) -> None:

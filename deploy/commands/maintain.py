@@ -45,11 +45,11 @@ def maintain(
     """
     from deploy.local.locate import locate_settings
     from deploy.requests import run_request
-    from lakehouse.maintenance_vacuum import refuse_short
+    from lakehouse.maintenance_vacuum import check_keep_hours
     from lakehouse.requests import Request
 
     if keep_hours is not None:
-        refuse_short(keep_hours)
+        check_keep_hours(keep_hours)
     settings = locate_settings(config, data, needs_run=False)
     arguments = {"table": table, "full": full, "keep_hours": keep_hours, "dry_run": dry_run, "drop_days": drop_days}
     answer = run_request(settings, Request("maintain", arguments), tell=lambda text: typer.echo(text, err=True))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
-    from deploy.exported import Exported
+    from deploy.exported import ExportResult
 
 __all__ = [
     "Brokers",
@@ -69,7 +69,7 @@ def show_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
 
 
-def show_exported(done: "Exported") -> None:
+def show_exported(done: "ExportResult") -> None:
     """Print the files that an export wrote, one per line, and the file that says how to use them."""
     for name in done.written:
         typer.echo(str(Path(done.folder) / name))

@@ -27,11 +27,11 @@ def doctor(
 
     Exit 1 if a check fails. Each failed check says how to fix it.
     """
-    from deploy.doctor import examine
+    from deploy.doctor import examine_setup
     from deploy.settings import data_dir, load_settings
 
     settings = load_settings(config)
-    found = list(examine(settings, data_dir(data), servers=config is not None, timeout_seconds=timeout))
+    found = list(examine_setup(settings, data_dir(data), servers=config is not None, timeout_seconds=timeout))
     if as_json:
         show_json({"ok": all(check.state != "fail" for check in found), "checks": [check.as_dict() for check in found]})
     else:

@@ -115,14 +115,14 @@ def test(
     """
     import json
 
-    from deploy.commands.proof import open_lines
+    from deploy.commands.proof import open_input_lines
     from gateway.profiles.explain import explain_lines
     from gateway.profiles.policy import make_policy
 
     settings = _settings(config, data, folder)
     policy = make_policy(settings.gateway, settings.routes, live=False)
     counts: Counter[str] = Counter()
-    with open_lines(file) as lines:
+    with open_input_lines(file) as lines:
         for found in explain_lines(lines, settings.routes, settings.gateway, policy):
             counts[_ending(found)] += 1
             if as_json:

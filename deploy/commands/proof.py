@@ -11,7 +11,7 @@ import typer
 
 from deploy.commands.options import Data, Json, OptionalConfig, parse_span, show_json
 
-__all__ = ["open_lines", "register"]
+__all__ = ["open_input_lines", "register"]
 
 BALANCE: Final = (
     "received", "stored", "partial", "dead_lettered", "ignored", "duplicate",
@@ -110,13 +110,13 @@ def decode(
 
     settings = load_settings(config)
     policy = make_policy(settings.gateway, settings.routes, live=False)
-    with open_lines(file) as lines:
+    with open_input_lines(file) as lines:
         for found in decode_lines(lines, settings.routes, settings.gateway, policy=policy):
             typer.echo(json.dumps(found, ensure_ascii=False))
 
 
 @contextmanager
-def open_lines(file: Path) -> Iterator[Iterable[str]]:
+def open_input_lines(file: Path) -> Iterator[Iterable[str]]:
     """Open the lines of a file, or of stdin for the name `-`.
 
     Raises:

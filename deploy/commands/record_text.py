@@ -10,10 +10,18 @@ from typing import Final
 import typer
 
 from deploy.commands.options import parse_time
-from ingest.send import Outgoing
-from ingest.tail import Start, TailRecord
+from ingest.send import OutgoingRecord
+from ingest.tail import TailRecord, TailStart
 
-__all__ = ["compile_format", "delimiter", "json_line", "parse_headers", "parse_start", "records_from", "typed"]
+__all__ = [
+    "argument_bytes",
+    "compile_format",
+    "json_line",
+    "parse_delimiter",
+    "parse_headers",
+    "parse_start",
+    "split_records",
+]
 
 Render = Callable[[TailRecord], bytes]
 
@@ -59,12 +67,12 @@ def compile_format(text: str) -> Render:
             continue
         fixed = bytes([int(code, 16)]) if code else _ESCAPES.get(escape or "")
         if fixed is None:
-            fixed = typed(plain or lone or f"\\{escape}")
+            fixed = argument_bytes(plain or lone or f"\\{escape}")
         parts.append(_constant(fixed))
     return lambda record: b"".join(part(record) for part in parts)
 
 
-def typed(text: str) -> bytes:
+def argument_bytes(text: str) -> bytes:
     """Return the bytes of an argument, even if they are not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
@@ -73,7 +81,7 @@ def _constant(content: bytes) -> Render:
     return lambda _record: content
 
 
-def delimiter(text: str) -> bytes:
+def parse_delimiter(text: str) -> bytes:
     r"""Return the bytes of a typed delimiter: `\n`, `\t`, `\xHH` are the characters that they name.
 
     Raises:
@@ -108,26 +116,26 @@ def _shown(content: bytes | None) -> str | None:
     return None if content is None else content.decode("utf-8", "backslashreplace")
 
 
-def parse_start(text: str, option: str = "-o") -> Start:
+def parse_start(text: str, option: str = "-o") -> TailStart:
     """Parse `beginning`, `end`, `-10` (the last ten), `1234` (an offset), `s@TIME` (ISO 8601, epoch ms, or 10m-ago).
 
     Raises:
         BadParameter: it is none of these.
     """
     if text in ("beginning", "earliest"):
-        return Start("beginning")
+        return TailStart("beginning")
     if text in ("end", "latest"):
-        return Start("end")
+        return TailStart("end")
     if re.fullmatch(r"-\d{1,18}", text):
-        return Start("last", int(text[1:]))
+        return TailStart("last", int(text[1:]))
     if re.fullmatch(r"\d{1,18}", text):
-        return Start("offset", int(text))
+        return TailStart("offset", int(text))
     if text.startswith("s@"):
         at_ms = _epoch_ms(text[2:])
         if at_ms > time.time() * 1000:
             msg = f"{option} {text[2:]!r} is in the future: use a time that has passed, or leave {option} out."
             raise typer.BadParameter(msg)
-        return Start("time", at_ms)
+        return TailStart("time", at_ms)
     msg = f"{option} {text!r}: use beginning, end, an offset such as 1234, -10 for the last ten, or s@TIME."
     raise typer.BadParameter(msg)
 
@@ -150,18 +158,18 @@ def parse_headers(texts: Iterable[str]) -> list[tuple[str, bytes | None]]:
         if not name or not name.isprintable():
             msg = f"-H {text!r}: use NAME=VALUE, with a name of printable characters in UTF-8."
             raise typer.BadParameter(msg)
-        found.append((name, typed(value) if equals else None))
+        found.append((name, argument_bytes(value) if equals else None))
     return found
 
 
-def records_from(
+def split_records(
     read: Callable[[int], bytes],
     *,
     delimited_by: bytes = b"\n",
     key: bytes | None = None,
     key_delimiter: bytes | None = None,
     empty_is_null: bool = False,
-) -> Iterator[Outgoing]:
+) -> Iterator[OutgoingRecord]:
     """Yield the records of a stream of bytes, each one when its delimiter has come; empty records are left out.
 
     Args:
@@ -192,7 +200,7 @@ def records_from(
 
 def _outgoing(
     text: bytes, key: bytes | None, key_delimiter: bytes | None, *, empty_is_null: bool
-) -> Iterator[Outgoing]:
+) -> Iterator[OutgoingRecord]:
     if not text:
         return
     value: bytes | None = text
@@ -201,4 +209,4 @@ def _outgoing(
         key = own
     if empty_is_null:
         key, value = key or None, value or None
-    yield Outgoing(value, key)
+    yield OutgoingRecord(value, key)

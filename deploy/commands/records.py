@@ -89,12 +89,12 @@ def produce(
     Exit 1 if Kafka refused a record, 69 if a right is missing, 130 after Ctrl-C.
     """
     from deploy.commands.options import show_json
-    from deploy.commands.record_text import delimiter, parse_headers, records_from, typed
+    from deploy.commands.record_text import argument_bytes, parse_delimiter, parse_headers, split_records
     from deploy.local.locate import locate_kafka
-    from deploy.local.words import counted
+    from deploy.local.words import format_counted
     from ingest.cluster import is_own_topic
     from ingest.contract.errors import FatalError, UnavailableError
-    from ingest.send import send
+    from ingest.send import send_outgoing
     from ingest.settings import KafkaSettings
 
     name = _topic(topic, topic_option)
@@ -111,13 +111,13 @@ def produce(
     if compression is not None:
         kafka = kafka.model_copy(update={"compression": compression})
     headers = parse_headers(header or ())
-    ends, between = delimiter(delimiter_text), None if key_delimiter is None else delimiter(key_delimiter)
+    ends, between = parse_delimiter(delimiter_text), None if key_delimiter is None else parse_delimiter(key_delimiter)
     with _input(lines) as source:
-        records = records_from(
-            source.read1, delimited_by=ends, key=None if key is None else typed(key), key_delimiter=between,
+        records = split_records(
+            source.read1, delimited_by=ends, key=None if key is None else argument_bytes(key), key_delimiter=between,
             empty_is_null=empty_is_null,
         )  # fmt: skip
-        done = send(kafka, name, records, partition=partition, headers=headers)
+        done = send_outgoing(kafka, name, records, partition=partition, headers=headers)
     if as_json:
         show_json(
             {
@@ -126,9 +126,9 @@ def produce(
             }
         )  # fmt: skip
     else:
-        typer.echo(f"{counted(done.acknowledged, 'record')} acknowledged", err=True)
+        typer.echo(f"{format_counted(done.acknowledged, 'record')} acknowledged", err=True)
     if done.failed:
-        typer.echo(f"{counted(done.failed, 'record')} failed. The last one: {done.why}", err=True)
+        typer.echo(f"{format_counted(done.failed, 'record')} failed. The last one: {done.why}", err=True)
         raise typer.Exit(UnavailableError.exit_code if done.denied else 1)
     if done.interrupted:
         raise KeyboardInterrupt
@@ -261,30 +261,30 @@ def _read_as_member(
     follow: bool,
 ) -> None:
     from deploy.process import terminated_as_interrupted
-    from ingest.tail_group import tail_group
+    from ingest.tail_group import read_as_member
 
     def tell(partitions: list[int]) -> None:
         reads = f"reads {topic} {', '.join(f'[{one}]' for one in partitions)}" if partitions else "has no partition"
         typer.echo(f"Group {group}: this member {reads}", err=True)
 
     with terminated_as_interrupted():
-        tail_group(
+        read_as_member(
             kafka, topic, group, printer.take, fresh=fresh, follow=follow, protocol=protocol, assigned=tell,
             ended=printer.nobody_reads,
         )  # fmt: skip
 
 
 def _render(form: str | None, key_delimiter: str | None, ends: str, *, as_json: bool) -> "Callable[[Any], bytes]":
-    from deploy.commands.record_text import compile_format, delimiter, json_line
+    from deploy.commands.record_text import compile_format, json_line, parse_delimiter
 
     if as_json:
         return lambda record: json_line(record).encode("utf-8", "backslashreplace") + b"\n"
     if form is not None:
         return compile_format(form)
-    end = delimiter(ends)
+    end = parse_delimiter(ends)
     if key_delimiter is None:
         return lambda record: (record.value or b"") + end
-    between = delimiter(key_delimiter)
+    between = parse_delimiter(key_delimiter)
     return lambda record: (record.key or b"") + between + (record.value or b"") + end
 
 

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deploy.command_line import of_options
+from deploy.command_line import commands_for_options
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
-    from streaming.repair import Examination
+    from streaming.repair import RepairExamination
 
 __all__ = ["register"]
 
@@ -41,16 +41,16 @@ def repair(
     `_repair` in the tables' folder and deletes nothing. Stop the stream first. Exit 1 if something still needs a fix.
     """
     from deploy.local.locate import locate_settings
-    from streaming.repair import ACCEPT_FLAG, DROP_FLAG, Patient, apply, examine
+    from streaming.repair import ACCEPT_FLAG, DROP_FLAG, RepairSubject, apply, examine_pipeline
 
     if fix and dry_run:
         message = "--apply and --dry-run contradict each other: use one of them."
         raise typer.BadParameter(message)
     settings = locate_settings(config, data, needs_run=False)
-    patient = Patient.of(settings.lake.root, settings.stream.checkpoint, settings.kafka)
+    patient = RepairSubject.of(settings.lake.root, settings.stream.checkpoint, settings.kafka)
     given = {DROP_FLAG: drop_missing, ACCEPT_FLAG: accept_loss}
     flags = {flag for flag, on in given.items() if on}
-    found, done = apply(patient, flags, note={"author": author}) if fix else (examine(patient), [])
+    found, done = apply(patient, flags, note={"author": author}) if fix else (examine_pipeline(patient), [])
     left = found.left(flags) if fix else [each for each in found.findings if not each.harmless]
     if as_json:
         findings = [each.to_dict() for each in found.findings]
@@ -61,11 +61,11 @@ def repair(
         typer.echo(line, err=True)
     if not as_json and not fix and found.findings:
         words = f"Nothing was changed. To fix it, run `tidegate repair --apply{''.join(f' {flag}' for flag in flags)}`"
-        typer.echo(of_options(config, data).fill(words), err=True)
+        typer.echo(commands_for_options(config, data).fill(words), err=True)
     raise typer.Exit(1 if left else 0)
 
 
-def _lines(found: "Examination", flags: set[str], *, fix: bool) -> list[str]:
+def _lines(found: "RepairExamination", flags: set[str], *, fix: bool) -> list[str]:
     lines = []
     for number, each in enumerate(found.findings, 1):
         lines.append(f"{number}. {each.what}")

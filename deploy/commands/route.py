@@ -93,10 +93,10 @@ def _list_dropped(settings: "Settings", *, as_json: bool) -> None:
 
     rows = read_left_out(read_state(settings.kafka, wanted=is_left_out))
     if as_json:
-        from gateway.keep_field import with_steps
+        from gateway.keep_field import add_keep_steps
         from gateway.routes import compile_routes
 
-        show_json(with_steps(rows, compile_routes(settings.routes, settings.gateway), settings.gateway.vendors))
+        show_json(add_keep_steps(rows, compile_routes(settings.routes, settings.gateway), settings.gateway.vendors))
         return
     if not rows:
         typer.echo("No gateway has reported a field that a mapping leaves out. Gateways report about once a minute.")

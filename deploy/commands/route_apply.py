@@ -29,7 +29,7 @@ def apply(
     restart. The rest of the file applies at the next `tidegate up --config FILE`. A gateway that you run yourself needs no
     command: it reads its own settings file.
     """
-    from deploy.command_line import of_options
+    from deploy.command_line import commands_for_options
     from deploy.local.runfile import require_run
     from deploy.settings import data_dir, load_settings
     from deploy.settings_file import to_toml, write_private
@@ -37,7 +37,7 @@ def apply(
     given, folder = load_settings(file), data_dir(data)
     target = folder / require_run(folder).config
     before = load_settings(target, environ={})
-    after = with_routes_of(before, given)
+    after = replace_routes(before, given)
     _check(after)
     write_private(target, to_toml(after))
     count = len(after.routes)
@@ -46,11 +46,11 @@ def apply(
     if gone:
         typer.echo(f"Removed: {', '.join(gone)}.")
     run = f" --data {shlex.quote(str(data))}" if data is not None else ""
-    start = of_options(None, None).fill(f"`tidegate up{run} --config {shlex.quote(str(file))}`")
+    start = commands_for_options(None, None).fill(f"`tidegate up{run} --config {shlex.quote(str(file))}`")
     typer.echo(f"Use {start} for the next start.")
 
 
-def with_routes_of(run: "Settings", given: "Settings") -> "Settings":
+def replace_routes(run: "Settings", given: "Settings") -> "Settings":
     """Return the settings of a run with the routes, mappings and vendors of `given`."""
     update = {name: getattr(given, name) for name in ("routes", "mappings", "vendors")}
     return run.model_copy(update={**update, "gateway": run.gateway.with_vendors(given.vendors)})

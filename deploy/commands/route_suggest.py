@@ -13,9 +13,9 @@ from deploy.commands.options import Data, Json, OptionalConfig, show_json
 if TYPE_CHECKING:
     from deploy.settings import Settings
     from gateway.suggest.propose import Proposal
-    from gateway.suggest.sample import Sample
+    from gateway.suggest.sample import SampleMessage
 
-__all__ = ["register", "what_next"]
+__all__ = ["register", "suggest_next_step"]
 
 _SHOWN = 3
 """Messages whose readings are shown for each draft; --json has all of them."""
@@ -108,14 +108,14 @@ def suggest(
         raise typer.Exit(1)
     add_routes(target, [(one.toml, one.route, one.samples[0].topic) for one in good])
     written = f"{len(good)} route{'s' if len(good) != 1 else ''} written to {target}."
-    typer.echo(f"{written} {what_next(target, config, data, from_dlq=from_dlq)}", err=True)
+    typer.echo(f"{written} {suggest_next_step(target, config, data, from_dlq=from_dlq)}", err=True)
 
 
-def what_next(target: Path, config: Path | None, data: Path | None, *, from_dlq: bool) -> str:
+def suggest_next_step(target: Path, config: Path | None, data: Path | None, *, from_dlq: bool) -> str:
     """Return the step that makes the gateway read the file, and the step that stores the dead letters."""
-    from deploy.command_line import of_options
+    from deploy.command_line import commands_for_options
 
-    command = of_options(config, data)
+    command = commands_for_options(config, data)
     start = "Restart the gateway with it."
     if config is None and (from_dlq or data is not None):
         run = f" --data {shlex.quote(str(data))}" if data is not None else ""
@@ -142,7 +142,7 @@ def _settings(config: Path | None, data: Path | None, *, needs_run: bool) -> "Se
 
 def _samples(
     topic: str | None, settings: "Settings", *, from_dlq: bool, file: Path | None, live: float | None
-) -> "list[Sample]":
+) -> "list[SampleMessage]":
     """Return the messages of the one source that is named.
 
     Raises:
@@ -168,7 +168,7 @@ def _samples(
     return found
 
 
-def _of_file(file: Path, topic: str | None) -> "list[Sample]":
+def _of_file(file: Path, topic: str | None) -> "list[SampleMessage]":
     from gateway.suggest.sample import read_samples
     from gateway.topics import compile_filter
     from ingest.contract.errors import UnavailableError
@@ -183,33 +183,36 @@ def _of_file(file: Path, topic: str | None) -> "list[Sample]":
     return [sample for sample in samples if wanted is None or wanted.match(sample.topic) is not None]
 
 
-def _overheard(settings: "Settings", topic: str, seconds: float) -> "list[Sample]":
+def _overheard(settings: "Settings", topic: str, seconds: float) -> "list[SampleMessage]":
     import os
 
-    from gateway.overhear import overhear
-    from gateway.suggest.sample import Sample
+    from gateway.overhear import read_live_messages
+    from gateway.suggest.sample import SampleMessage
 
     client_id = f"{settings.mqtt.client_id}-suggest-{os.getpid()}"
     typer.echo(f"Listening to {topic} for {seconds:g} s …", err=True)
-    messages: Iterable[tuple[str, bytes, int]] = overhear(settings.mqtt, topic, client_id=client_id, seconds=seconds)
-    return [Sample(*message) for message in messages]
+    messages: Iterable[tuple[str, bytes, int]] = read_live_messages(
+        settings.mqtt, topic, client_id=client_id, seconds=seconds
+    )
+    return [SampleMessage(*message) for message in messages]
 
 
 def _shown(one: "Proposal") -> str:
     from deploy.commands.route import reading_lines
-    from gateway.show import show
+    from gateway.show import show_text
 
     lines = [one.toml]
     for message in one.decoded[:_SHOWN]:
         lines.append(
-            f"{show(message['topic'])}: {message['outcome']}" + (f", {message['reason']}" if message["reason"] else "")
+            f"{show_text(message['topic'])}: {message['outcome']}"
+            + (f", {message['reason']}" if message["reason"] else "")
         )
         lines += reading_lines(message["readings"]) if message["readings"] else []
         lines += [_refused(part) for part in [*message["rejected"], *([message] if message.get("wanted") else [])]]
     lines += [f"doubt     {text}" for text in one.draft.doubts]
     more = len(one.decoded) - _SHOWN
     lines += [f"… and {more} more messages"] if more > 0 else []
-    lines += [f"left out  {show(each.name)}: {each.why}" for each in one.draft.left_out]
+    lines += [f"left out  {show_text(each.name)}: {each.why}" for each in one.draft.left_out]
     return "\n".join(lines) + "\n"
 
 

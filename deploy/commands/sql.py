@@ -74,7 +74,7 @@ def sql(
     if form is Format.PARQUET and sys.stdout.isatty():
         msg = "Parquet is binary and stdout is a terminal: write it to a file, such as > answer.parquet."
         raise typer.BadParameter(msg)
-    from lakehouse.render import render
+    from lakehouse.render import render_table
 
     if engine is Engine.SPARK:
         answer = _ask_spark(settings, query, version, moment, views)
@@ -82,7 +82,7 @@ def sql(
         from lakehouse.query import run_sql
 
         answer = run_sql(settings.lake.root, query, version=version, at=moment, views=views)
-    typer.echo(render(answer, "json" if as_json else form), nl=False)
+    typer.echo(render_table(answer, "json" if as_json else form), nl=False)
 
 
 def _views(settings: "Settings", query: str) -> "list[View]":
@@ -91,9 +91,9 @@ def _views(settings: "Settings", query: str) -> "list[View]":
 
     if WIDE not in query.lower():
         return shipped_views()
-    from deploy.lake_views import views_of
+    from deploy.lake_views import configured_views
 
-    return views_of(settings)
+    return configured_views(settings)
 
 
 def _show_code(
@@ -101,14 +101,14 @@ def _show_code(
 ) -> None:
     from lakehouse.catalog import open_table, table_names
     from lakehouse.paths import table_uri
-    from lakehouse.show_code import Opened, render_code
-    from lakehouse.views import named, views_in
+    from lakehouse.show_code import NamedTable, render_code
+    from lakehouse.views import names_in_query, views_in
 
     used = views_in(query, views)
-    names = named(" ".join([query, *(view.sql for view in used)]), table_names(root))
+    names = names_in_query(" ".join([query, *(view.sql for view in used)]), table_names(root))
     travels = version is not None or at is not None
     tables = [
-        Opened(
+        NamedTable(
             name,
             _absolute(table_uri(root, name)),
             open_table(root, name, version=version, at=at).version() if travels else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from deploy.command_line import of_options
+from deploy.command_line import commands_for_options
 from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
 from deploy.commands.streams_show import golden_lines, plan_land, plan_lines, rewind_lines, swap_lines, table_lines
 from lakehouse.paths import to_path
@@ -231,7 +231,7 @@ def rewind(
         return
     _show(rewind_lines(answer))
     words = f"Check {answer['shadow']}, then run `tidegate streams rewind {name} --swap`"
-    typer.echo(of_options(config, data).fill(words), err=True)
+    typer.echo(commands_for_options(config, data).fill(words), err=True)
 
 
 @app.command()

@@ -26,13 +26,13 @@ def register(parent: typer.Typer) -> None:
 @tables.command()
 def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) -> None:
     """List the tables with rows, files and size, and the views."""
-    from deploy.lake_views import views_of
+    from deploy.lake_views import configured_views
     from lakehouse.catalog import list_tables
 
     settings = _settings(config, data)
     found = [{"kind": "table", **asdict(info)} for info in list_tables(settings.lake.root)]
     nothing = dict.fromkeys(("version", "rows", "files", "bytes", "committed_at"))
-    found += [{"kind": "view", "name": view.name, **nothing} for view in views_of(settings)]
+    found += [{"kind": "view", "name": view.name, **nothing} for view in configured_views(settings)]
     _show(found, ("name", "kind", "version", "rows", "files", "bytes", "committed_at"), as_json=as_json)
 
 
@@ -47,14 +47,14 @@ def show(
 
     For a view, its query goes to stderr.
     """
-    from deploy.lake_views import views_of
+    from deploy.lake_views import configured_views
     from lakehouse.catalog import columns_of, table_names, view_columns
 
     settings = _settings(config, data)
     root = settings.lake.root
     view = None
     if name not in table_names(root):
-        view = next((view for view in views_of(settings) if view.name == name), None)
+        view = next((view for view in configured_views(settings) if view.name == name), None)
     found = [asdict(column) for column in (columns_of(root, name) if view is None else view_columns(root, view))]
     if view is not None and not as_json:
         typer.echo(f"{view.comment}\n\n{view.sql}\n", err=True)
@@ -95,12 +95,12 @@ def diff(
     Reads only the files that are not in both versions.
     """
     from lakehouse.diff import diff_table
-    from lakehouse.render import plain
+    from lakehouse.render import json_value
 
     root = _root(config, data)
     chosen = [key.strip() for key in keys.split(",") if key.strip()] if keys is not None else None
     versions = (_version(root, name, text) for text in (before, after))
-    found = plain(asdict(diff_table(root, name, *versions, keys=chosen, limit=limit)))
+    found = json_value(asdict(diff_table(root, name, *versions, keys=chosen, limit=limit)))
     if as_json:
         show_json(found)
         return

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from deploy.settings import Settings
     from ingest.settings import KafkaSettings
-    from ingest.topic_sight import TopicSight
+    from ingest.topic_sight import TopicOverview
 
 __all__ = ["parse_bytes", "parse_hours", "parse_settings", "register"]
 
@@ -62,9 +62,9 @@ def ls(
     """
     from deploy.commands.topics_text import topic_dict, topic_lines
     from deploy.local.locate import locate_kafka
-    from deploy.local.words import counted
+    from deploy.local.words import format_counted
     from ingest.cluster import is_own_topic
-    from ingest.topic_sight import topic_sights
+    from ingest.topic_sight import topic_overviews
 
     kafka = locate_kafka(config, data, brokers)
     sizes = {} if brokers is not None else _sizes(config, data)
@@ -78,7 +78,7 @@ def ls(
 
     found = [
         topic_dict(topic, sizes.get(topic.name), is_own=is_own_topic(topic.name))
-        for topic in topic_sights(kafka, wanted, most_seconds=LOOK_SECONDS, with_times=False)
+        for topic in topic_overviews(kafka, wanted, most_seconds=LOOK_SECONDS, with_times=False)
     ]
     if as_json:
         show_json(found)
@@ -88,7 +88,7 @@ def ls(
     else:
         typer.echo(f"Kafka at {kafka.bootstrap_servers} has no topic{'' if everything else ' of Tidegate'}.", err=True)
     if left_out:
-        typer.echo(f"{counted(len(left_out), 'other topic')} not listed: add --all.", err=True)
+        typer.echo(f"{format_counted(len(left_out), 'other topic')} not listed: add --all.", err=True)
 
 
 @topics.command()
@@ -152,7 +152,7 @@ def create(
     The gateway creates the topics that Tidegate writes, from the settings.
     """
     from deploy.local.locate import locate_kafka
-    from deploy.local.words import counted
+    from deploy.local.words import format_counted
     from ingest.cluster import is_own_topic
     from ingest.contract.errors import FatalError
     from ingest.topic_setup import create_topic
@@ -173,7 +173,7 @@ def create(
         show_json({"topic": topic, "partitions": partitions, "replication": kafka.replication, "settings": own})
         return
     copies = "1 copy" if kafka.replication == 1 else f"{kafka.replication} copies"
-    typer.echo(f"Created topic {topic}: {counted(partitions, 'partition')}, {copies} of each.", err=True)
+    typer.echo(f"Created topic {topic}: {format_counted(partitions, 'partition')}, {copies} of each.", err=True)
 
 
 @topics.command()
@@ -190,7 +190,7 @@ def rm(
     Topics that Tidegate or Kafka itself needs cannot be deleted here.
     """
     from deploy.local.locate import locate_kafka
-    from deploy.local.words import counted
+    from deploy.local.words import format_counted
     from ingest.cluster import is_own_topic
     from ingest.contract.errors import FatalError
     from ingest.topic_setup import delete_topic
@@ -201,7 +201,7 @@ def rm(
         raise FatalError(message)
     kafka = locate_kafka(config, data, brokers)
     records = _sight(kafka, topic, with_times=False).records
-    held = "an unknown number of records" if records is None else counted(records, "record")
+    held = "an unknown number of records" if records is None else format_counted(records, "record")
     if not sure and not sys.stdin.isatty():
         msg = f"Input is not a terminal: add --yes to delete topic {topic} with {held}."
         raise typer.BadParameter(msg)
@@ -343,14 +343,14 @@ def _wanted(hours: str | None, size: str | None, setting: "Sequence[str]", *, ow
     return wanted | parse_settings(setting)
 
 
-def _sight(kafka: "KafkaSettings", topic: str, *, with_times: bool = True) -> "TopicSight":
+def _sight(kafka: "KafkaSettings", topic: str, *, with_times: bool = True) -> "TopicOverview":
     """Return the current state of one topic.
 
     Raises:
         FatalError: the topic does not exist.
     """
-    from ingest.topic_rights import no_topic
-    from ingest.topic_sight import topic_sights
+    from ingest.topic_rights import topic_not_found
+    from ingest.topic_sight import topic_overviews
 
     seen: list[str] = []
 
@@ -358,9 +358,9 @@ def _sight(kafka: "KafkaSettings", topic: str, *, with_times: bool = True) -> "T
         seen.append(name)
         return name == topic
 
-    found = topic_sights(kafka, wanted, most_seconds=LOOK_SECONDS, with_times=with_times)
+    found = topic_overviews(kafka, wanted, most_seconds=LOOK_SECONDS, with_times=with_times)
     if not found:
-        raise no_topic(kafka, topic, seen)
+        raise topic_not_found(kafka, topic, seen)
     return found[0]
 
 

@@ -6,9 +6,9 @@ from math import isfinite
 from typing import Any, Final
 
 from deploy.commands.text_table import text_table
-from deploy.local.words import count
+from deploy.local.words import format_count
 from ingest.retention import AGE, SIZE, UNLIMITED, ConfigChange
-from ingest.topic_sight import TopicSight
+from ingest.topic_sight import TopicOverview
 from monitoring.alerts.model import shown
 
 __all__ = ["change_lines", "describe_lines", "topic_dict", "topic_lines"]
@@ -18,7 +18,7 @@ HOUR_MS: Final = 3_600_000
 _COLUMNS: Final = ("topic", "partitions", "records", "on disk", "keeps", "per partition", "cleanup")
 
 
-def topic_dict(topic: TopicSight, size_bytes: int | None, *, is_own: bool) -> dict[str, Any]:
+def topic_dict(topic: TopicOverview, size_bytes: int | None, *, is_own: bool) -> dict[str, Any]:
     """Return a topic for programs. Unknown values are None; -1 is Kafka's value for no limit."""
     kept = topic.settings.retention if topic.settings else None
     return {
@@ -104,7 +104,7 @@ def _row(topic: Mapping[str, Any]) -> list[str]:
     return [
         topic["topic"],
         str(topic["partitions"]),
-        "?" if topic["records"] is None else count(topic["records"]),
+        "?" if topic["records"] is None else format_count(topic["records"]),
         "?" if size is None else _size(size),
         _keeps(topic["retention_hours"], f"{topic['retention_hours']} h"),
         _keeps(kept, "" if kept is None else _size(kept)),

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 import typer
 
-from deploy.command_line import of_options
+from deploy.command_line import commands_for_options
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 __all__ = ["register"]
@@ -30,11 +30,11 @@ def trace(
     and their logs, and the records from Kafka if it answers. Nothing needs to run.
     """
     from deploy.local.locate import locate_settings
-    from deploy.trace.show import show_trace
+    from deploy.trace.show import render_trace
     from deploy.trace.story import trace_device
 
     found = trace_device(locate_settings(config, data, needs_run=False), device, last)
     if as_json:
         show_json(found)
     else:
-        typer.echo("\n".join(show_trace(found, of_options(config, data))))
+        typer.echo("\n".join(render_trace(found, commands_for_options(config, data))))

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["FAULTS", "MOST_SECONDS", "Fault"]
+__all__ = ["FAULTS", "MOST_SECONDS", "DemoFault"]
 
 MOST_SECONDS: Final = 110.0
 """Largest duration: the supervisor restarts a part that hangs for longer, because it counts it as dead after two minutes."""
 
 
 @dataclass(frozen=True)
-class Fault:
+class DemoFault:
     """One fault.
 
     Attributes:
@@ -33,7 +33,7 @@ class Fault:
 FAULTS: Final = {
     fault.part: fault
     for fault in (
-        Fault(
+        DemoFault(
             "kafka",
             "The gateway stops acknowledging; the broker and the gateway hold the messages of the devices.",
             "TidegateKafkaUnreachable",
@@ -41,7 +41,7 @@ FAULTS: Final = {
             20.0,
             ("monitor", 60.0),
         ),
-        Fault(
+        DemoFault(
             "broker",
             "Devices get no answer; the gateway loses its connection and resumes its session.",
             "TidegateBrokerUnreachable",
@@ -49,7 +49,7 @@ FAULTS: Final = {
             45.0,
             ("monitor", 60.0),
         ),
-        Fault(
+        DemoFault(
             "gateway",
             "The broker queues the messages of the devices; the canary's readings are missing.",
             "TidegateCanaryMissing",
@@ -57,7 +57,7 @@ FAULTS: Final = {
             90.0,
             ("canary", 180.0),
         ),
-        Fault(
+        DemoFault(
             "stream",
             "Kafka keeps new records and the lag grows; the canary's readings are missing.",
             "TidegateCanaryMissing",

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Change", "Story"]
+__all__ = ["AlertChange", "AlertTimeline"]
 
 Key = tuple[str, tuple[tuple[str, str], ...]]
 
 
 @dataclass(frozen=True)
-class Change:
+class AlertChange:
     """An alert came into a state so many seconds after the fault. `over` is a pending one that never fired."""
 
     after_seconds: float
@@ -25,16 +25,16 @@ class Change:
         return asdict(self)
 
 
-class Story:
+class AlertTimeline:
     """All changes since the fault; alerts from before it are left out until they change."""
 
     def __init__(self, before: Mapping[str, Any], *, began_at: float) -> None:
         self._began_at = began_at
         self._known = {_key(alert): alert for alert in before.get("alerts", [])}
         self._before = dict(self._known)
-        self.changes: list[Change] = []
+        self.changes: list[AlertChange] = []
 
-    def look(self, snapshot: Mapping[str, Any]) -> list[Change]:
+    def look(self, snapshot: Mapping[str, Any]) -> list[AlertChange]:
         """Return the changes in this snapshot."""
         found = {_key(alert): alert for alert in snapshot.get("alerts", [])}
         new = [*self._begun(found), *self._ended(found, float(snapshot["at"]))]
@@ -61,20 +61,20 @@ class Story:
         seen = iter(change.state for change in self.changes if change.alert == alert)
         return all(state in seen for state in states)
 
-    def _begun(self, found: Mapping[Key, Mapping[str, Any]]) -> Iterator[Change]:
+    def _begun(self, found: Mapping[Key, Mapping[str, Any]]) -> Iterator[AlertChange]:
         for key, alert in found.items():
             if not _same(self._known.get(key), alert):
                 yield self._change(alert, alert["state"], float(alert["since"]))
 
-    def _ended(self, found: Mapping[Key, Mapping[str, Any]], at: float) -> Iterator[Change]:
+    def _ended(self, found: Mapping[Key, Mapping[str, Any]], at: float) -> Iterator[AlertChange]:
         """Yield alerts that are gone: Prometheus no longer lists what is over, the monitor not what never fired."""
         for key, alert in self._known.items():
             if key not in found and alert["state"] != "resolved":
                 yield self._change(alert, "resolved" if alert["state"] == "firing" else "over", at)
 
-    def _change(self, alert: Mapping[str, Any], state: str, at: float) -> Change:
+    def _change(self, alert: Mapping[str, Any], state: str, at: float) -> AlertChange:
         after = round(max(0.0, at - self._began_at), 1)
-        return Change(after, alert["name"], state, alert["severity"], alert["text"], alert["runbook"])
+        return AlertChange(after, alert["name"], state, alert["severity"], alert["text"], alert["runbook"])
 
 
 def _same(before: Mapping[str, Any] | None, now: Mapping[str, Any]) -> bool:

@@ -13,12 +13,12 @@ import psutil
 from deploy.local.guard import RUN_ID
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["crashing", "hanging", "owned", "started_at"]
+__all__ = ["belongs_to_run", "crash_part", "hang_part", "started_at"]
 
 LOOK_SECONDS: Final = 0.2
 
 
-def owned(pid: int | None, run_id: str) -> bool:
+def belongs_to_run(pid: int | None, run_id: str) -> bool:
     """Return whether this is a process of that run: an id in a file may belong to another process by now."""
     try:
         return pid is not None and psutil.Process(pid).environ().get(RUN_ID) == run_id
@@ -35,7 +35,7 @@ def started_at(pid: int | None) -> float:
 
 
 @contextmanager
-def hanging(pid: int, run_id: str) -> Iterator[None]:
+def hang_part(pid: int, run_id: str) -> Iterator[None]:
     """Stop the part's process and all that it started while the block runs.
 
     They are let go by a process of its own, which does so when this one closes its pipe: by leaving the block, by
@@ -44,7 +44,7 @@ def hanging(pid: int, run_id: str) -> Iterator[None]:
     Raises:
         UnavailableError: it is not a process of the run.
     """
-    if not owned(pid, run_id):
+    if not belongs_to_run(pid, run_id):
         msg = f"Process {pid} is not part of this run. See `tidegate status`, and try again."
         raise UnavailableError(msg)
     guard = subprocess.Popen(
@@ -60,7 +60,7 @@ def hanging(pid: int, run_id: str) -> Iterator[None]:
 
 
 @contextmanager
-def crashing(pid_now: Callable[[], int | None], run_id: str) -> Iterator[None]:
+def crash_part(pid_now: Callable[[], int | None], run_id: str) -> Iterator[None]:
     """Kill the part, and again after each restart, while the block runs."""
     over = threading.Event()
     killer = threading.Thread(target=_kill_each, args=(pid_now, run_id, over), daemon=True)
@@ -75,7 +75,7 @@ def crashing(pid_now: Callable[[], int | None], run_id: str) -> Iterator[None]:
 def _kill_each(pid_now: Callable[[], int | None], run_id: str, over: threading.Event) -> None:
     while not over.is_set():
         pid = pid_now()
-        if pid is not None and owned(pid, run_id):
+        if pid is not None and belongs_to_run(pid, run_id):
             with suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
         over.wait(LOOK_SECONDS)

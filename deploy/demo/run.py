@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.demo.faults import Fault
-from deploy.demo.follow import Change, Story
-from deploy.demo.hold import crashing, hanging, started_at
+from deploy.demo.faults import DemoFault
+from deploy.demo.follow import AlertChange, AlertTimeline
+from deploy.demo.hold import crash_part, hang_part, started_at
 from deploy.local.page import page_address
 from deploy.local.runfile import RunFile, read_run, read_state, require_run
 from deploy.local.snapshot import ask_monitor
@@ -36,10 +36,10 @@ Tell = Callable[[str], None]
 class DemoReport:
     """Result of a demo."""
 
-    fault: Fault
+    fault: DemoFault
     kill: bool
     seconds: float
-    changes: list[Change] = field(default_factory=list)
+    changes: list[AlertChange] = field(default_factory=list)
     fired: bool = False
     resolved: bool = False
     ready_after_seconds: float | None = None
@@ -86,7 +86,7 @@ class DemoReport:
 class Demo:
     """A fault on a run that is ready; `tell` gets a line per event."""
 
-    def __init__(self, data: Path, fault: Fault, *, seconds: float, kill: bool, tell: Tell) -> None:
+    def __init__(self, data: Path, fault: DemoFault, *, seconds: float, kill: bool, tell: Tell) -> None:
         self._data, self._fault, self._seconds, self._kill = data, fault, seconds, kill
         self._run_file: RunFile = require_run(data)
         self._settings: Settings = load_settings(data / self._run_file.config, environ={})
@@ -107,7 +107,7 @@ class Demo:
             msg = f"The monitor does not answer at {self._page}. See `tidegate logs monitor`."
             raise UnavailableError(msg)
         self._began_at = time.time()
-        story = Story(before, began_at=self._began_at)
+        story = AlertTimeline(before, began_at=self._began_at)
         self._tell(f"{self._fault.part} {'is killed' if self._kill else 'hangs'} for {self._seconds:g} s. {self._page}")
         self._tell(self._fault.shows)
         with self._broken():
@@ -163,14 +163,14 @@ class Demo:
 
     def _broken(self) -> AbstractContextManager[None]:
         if self._kill:
-            return crashing(partial(self._pid, self._fault.part), self._run_file.run_id)
+            return crash_part(partial(self._pid, self._fault.part), self._run_file.run_id)
         pid = self._pid(self._fault.part)
         if pid is None:
             msg = f"{self._fault.part} is not running. See `tidegate status`, and try again."
             raise UnavailableError(msg)
-        return hanging(pid, self._run_file.run_id)
+        return hang_part(pid, self._run_file.run_id)
 
-    def _follow(self, story: Story, done: Callable[[], bool], seconds: float) -> None:
+    def _follow(self, story: AlertTimeline, done: Callable[[], bool], seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not done() and time.monotonic() < deadline:
             snapshot = ask_monitor(self._settings.monitoring)
@@ -178,7 +178,7 @@ class Demo:
                 self._show(change)
             time.sleep(LOOK_SECONDS)
 
-    def _show(self, change: Change) -> None:
+    def _show(self, change: AlertChange) -> None:
         """Report pending states only for the alert under test; others often go pending without firing."""
         if change.alert != self._fault.alert and change.state in ("pending", "over"):
             return
@@ -186,7 +186,7 @@ class Demo:
         words = f"  {change.text}" if change.state in ("pending", "firing") else ""
         self._tell(f"{change.state:<8} {change.alert}{words}{where}", change.after_seconds)
 
-    def _is_over(self, story: Story) -> bool:
+    def _is_over(self, story: AlertTimeline) -> bool:
         """All parts are ready, and the alert is over or never was."""
         return self._ready() and self._fault.alert not in story.unfinished
 

@@ -25,7 +25,7 @@ from lakehouse.paths import is_local, to_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FOLDER", "Entry", "Journal", "LetterName", "read_journal"]
+__all__ = ["FOLDER", "LetterName", "RedriveEntry", "RedriveJournal", "read_journal"]
 
 FOLDER: Final = "_redrive"
 MOST_FILES: Final = 64
@@ -38,7 +38,7 @@ LetterName = tuple[str, int, int, int | None, int | None]
 """Source topic, partition, offset, gateway epoch and number: names a dead letter even if its topic was recreated."""
 
 
-class Entry(msgspec.Struct, omit_defaults=True):
+class RedriveEntry(msgspec.Struct, omit_defaults=True):
     """One letter in one run. `run` is the start of the redrive in epoch ms, the gateway epoch of what it produced."""
 
     source_topic: str
@@ -61,10 +61,10 @@ class Entry(msgspec.Struct, omit_defaults=True):
 
 
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(Entry)
+_decoder: Final = msgspec.json.Decoder(RedriveEntry)
 
 
-class Journal:
+class RedriveJournal:
     """The entries of one run. Where the tables are on a disk it holds a lock: one redrive at a time."""
 
     def __init__(self, root: str, run: int) -> None:
@@ -79,12 +79,12 @@ class Journal:
             self._lock = WriterLock(self._folder.path, what="redrive journal", patience_seconds=1.0)
         self._by, self._files = _who(), 0
 
-    def entry(self, name: LetterName, ending: str, *, readings: int = 0, why: str | None = None) -> Entry:
+    def entry(self, name: LetterName, ending: str, *, readings: int = 0, why: str | None = None) -> RedriveEntry:
         """An entry of this run, dated now."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        return Entry(*name, self.run, at, self._by, ending, readings, why)
+        return RedriveEntry(*name, self.run, at, self._by, ending, readings, why)
 
-    def append(self, entries: Iterable[Entry]) -> None:
+    def append(self, entries: Iterable[RedriveEntry]) -> None:
         """Write entries as a file of their own, there whole or not at all."""
         lines = b"".join(_encoder.encode(entry) + b"\n" for entry in entries)
         if not lines:
@@ -109,7 +109,7 @@ class Journal:
         if self._folder.path is None or len(names) <= MOST_FILES:
             return
         oldest = datetime.now(UTC) - timedelta(days=keep_days + SPARE_DAYS)
-        known: dict[LetterName, Entry] = {}
+        known: dict[LetterName, RedriveEntry] = {}
         for name in names:
             _fold(known, self._folder.read(name))
         kept = [entry for entry in known.values() if not keep_days or datetime.fromisoformat(entry.at) >= oldest]
@@ -140,7 +140,7 @@ class _Read:
 
     def __init__(self) -> None:
         self._names: list[str] = []
-        self._known: dict[LetterName, Entry] = {}
+        self._known: dict[LetterName, RedriveEntry] = {}
         self._table: pa.Table | None = None
 
     def table(self, folder: "_Folder") -> "pa.Table":
@@ -159,7 +159,7 @@ _reading: Final = threading.Lock()
 _read: Final[dict[str, _Read]] = {}
 
 
-def _fold(known: dict[LetterName, Entry], lines: bytes) -> None:
+def _fold(known: dict[LetterName, RedriveEntry], lines: bytes) -> None:
     """Add a file's entries, of later runs than those before; what is not an entry is passed over."""
     for line in lines.splitlines():
         try:
@@ -171,7 +171,7 @@ def _fold(known: dict[LetterName, Entry], lines: bytes) -> None:
         known[entry.name] = entry
 
 
-def _as_table(known: dict[LetterName, Entry]) -> "pa.Table":
+def _as_table(known: dict[LetterName, RedriveEntry]) -> "pa.Table":
     import pyarrow as pa
 
     rows = [

@@ -12,17 +12,17 @@ from deploy.dlq.journal import read_journal
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import DEAD_LETTERS
 from lakehouse.query import run_sql
-from lakehouse.sql_text import sql_text
+from lakehouse.sql_text import duckdb_literal
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from gateway.redrive import Identity, Letter, Part
+    from gateway.redrive import DeadLetter, Identity, Part
 
 __all__ = [
-    "ask_letters",
-    "find_letters",
-    "list_letters",
+    "find_dead_letters",
+    "list_newest_letters",
+    "query_dead_letters",
     "show_letter",
     "stored_identities",
     "stored_parts",
@@ -80,21 +80,21 @@ _IDENTIFIED: Final = """
     WHERE r.received_at BETWEEN make_timestamptz({first}) AND make_timestamptz({last})"""
 
 
-def all_of(where: str | None, *, reason: str | None = None, device: str | None = None) -> str | None:
+def join_conditions(where: str | None, *, reason: str | None = None, device: str | None = None) -> str | None:
     """One condition in SQL of a person's own and of what columns must be; None where there is none."""
     named = {"reason": reason, "device": device}
-    wanted = [f"{column} = {sql_text(value)}" for column, value in named.items() if value is not None]
+    wanted = [f"{column} = {duckdb_literal(value)}" for column, value in named.items() if value is not None]
     return " AND ".join([*wanted, *([f"({where})"] if where is not None else [])]) or None
 
 
 def summarize(root: str, where: str | None, limit: int) -> "pa.Table":
     """Letters counted by reason, device and topic, most first, with the newest of each."""
-    return ask_letters(root, _SUMMARY.format(where=where or "true", limit=limit))
+    return query_dead_letters(root, _SUMMARY.format(where=where or "true", limit=limit))
 
 
-def list_letters(root: str, where: str, limit: int) -> "pa.Table":
+def list_newest_letters(root: str, where: str, limit: int) -> "pa.Table":
     """The letters themselves, newest first."""
-    return ask_letters(root, _ROWS.format(where=where, limit=limit))
+    return query_dead_letters(root, _ROWS.format(where=where, limit=limit))
 
 
 def show_letter(root: str, letter_id: str) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def show_letter(root: str, letter_id: str) -> dict[str, Any]:
     Raises:
         UnavailableError: there is none of this id.
     """
-    found = ask_letters(
-        root, f"FROM letters WHERE id = {sql_text(letter_id)} ORDER BY landed_at DESC LIMIT 1"
+    found = query_dead_letters(
+        root, f"FROM letters WHERE id = {duckdb_literal(letter_id)} ORDER BY landed_at DESC LIMIT 1"
     ).to_pylist()
     if not found:
         message = f"There is no dead letter {letter_id}. `tidegate dlq ls --where true` lists them with their ids."
@@ -112,7 +112,9 @@ def show_letter(root: str, letter_id: str) -> dict[str, Any]:
     return dict(found[0])
 
 
-def find_letters(root: str, where: str | None, limit: int | None, *, again: bool = False) -> "Iterator[list[Letter]]":
+def find_dead_letters(
+    root: str, where: str | None, limit: int | None, *, again: bool = False
+) -> "Iterator[list[DeadLetter]]":
     """The letters to redrive that are in the table now, in the order received, page by page.
 
     Args:
@@ -121,7 +123,7 @@ def find_letters(root: str, where: str | None, limit: int | None, *, again: bool
         limit: at most so many.
         again: also those that were redriven already.
     """
-    from gateway.redrive import Letter
+    from gateway.redrive import DeadLetter
 
     asked_at, left, after = time.time(), limit, "true"
     while left is None or left > 0:
@@ -133,7 +135,7 @@ def find_letters(root: str, where: str | None, limit: int | None, *, again: bool
             order=_ORDER,
             limit=PAGE_LETTERS if left is None else min(left, PAGE_LETTERS),
         )
-        page = [Letter(*values) for values in _rows(ask_letters(root, query))]
+        page = [DeadLetter(*values) for values in _rows(query_dead_letters(root, query))]
         if page:
             yield page
         if len(page) < PAGE_LETTERS:
@@ -141,14 +143,16 @@ def find_letters(root: str, where: str | None, limit: int | None, *, again: bool
         after, left = _behind(page[-1]), None if left is None else left - len(page)
 
 
-def _behind(last: "Letter") -> str:
-    place = f"{last.epoch or 0}, {last.number or 0}, {last.offset}, {last.partition}, {sql_text(last.source_topic)}"
+def _behind(last: "DeadLetter") -> str:
+    place = (
+        f"{last.epoch or 0}, {last.number or 0}, {last.offset}, {last.partition}, {duckdb_literal(last.source_topic)}"
+    )
     at = f"make_timestamptz({last.received_us})"
     return f"received_at >= {at} AND row({_ORDER}) > row({at}, {place})"
 
 
-def stored_parts(root: str, letters: "Iterable[Letter]") -> "dict[str, set[Part]]":
-    """Return the parts of these letters' messages that are in `readings`, by `Letter.message`."""
+def stored_parts(root: str, letters: "Iterable[DeadLetter]") -> "dict[str, set[Part]]":
+    """Return the parts of these letters' messages that are in `readings`, by `DeadLetter.message`."""
     import pyarrow as pa
 
     moments = sorted({letter.received_us for letter in letters})
@@ -182,6 +186,6 @@ def _rows(table: "pa.Table") -> Iterable[Sequence[Any]]:
     return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
-def ask_letters(root: str, query: str) -> "pa.Table":
+def query_dead_letters(root: str, query: str) -> "pa.Table":
     """The answer to a query over `letters`: the columns of dead_letters, id, attempt, redriven_at and redriven_as."""
     return run_sql(root, f"{_LETTERS} {query}", beside={"redrive_journal": read_journal(root)})

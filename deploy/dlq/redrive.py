@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from deploy.dlq.journal import Entry, Journal
+from deploy.dlq.journal import RedriveEntry, RedriveJournal
 from deploy.dlq.letters import stored_identities, stored_parts
-from gateway.outcome import Gate
-from gateway.redrive import Letter, Verdict, identities, judge, leave_out
+from gateway.outcome import MessageProcessor
+from gateway.redrive import DeadLetter, RedriveOutcome, drop_stored_readings, judge_dead_letters, reading_identities
 from ingest.contract.errors import RetryableError
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
 from ingest.contract.reading import RECORD_VERSION, REDRIVE_GATEWAY, encode_record
@@ -25,7 +25,7 @@ from ingest.contract.topics import OUTCOMES, READINGS
 from ingest.log import DeliveryError, LogWriter
 from ingest.security import RECORD_OVERHEAD_BYTES
 
-__all__ = ["Redrive", "Report"]
+__all__ = ["RedriveReport", "RedriveRun"]
 
 STEP_MESSAGES: Final = 100
 EXAMPLES: Final = 10
@@ -37,7 +37,7 @@ _MINUTE_US: Final = 60_000_000
 
 
 @dataclass
-class Report:
+class RedriveReport:
     """Result of a redrive, in letters.
 
     `readings`: readings produced, the `first` of them as device, metric, value, text, unit; `partial`: accepted with parts
@@ -61,7 +61,7 @@ class Report:
         """The report as JSON-ready data."""
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
 
-    def add(self, verdict: Verdict) -> None:
+    def add(self, verdict: RedriveOutcome) -> None:
         """Count a message's letters."""
         count = len(verdict.letters)
         self.letters += count
@@ -79,7 +79,7 @@ class Report:
         if verdict.ending in ("refused", "skipped"):
             self._show(_example(verdict))
 
-    def _list(self, verdict: Verdict) -> None:
+    def _list(self, verdict: RedriveOutcome) -> None:
         room = FIRST_READINGS - len(self.first)
         told = ((record.device, reading) for record in verdict.records for reading in record.readings)
         for device, reading in islice(told, max(0, room)):
@@ -93,26 +93,26 @@ class Report:
             self.examples.append(example)
 
 
-class Redrive:
+class RedriveRun:
     """One run. `writer` and `journal` are None for a dry run, which judges and produces nothing."""
 
     def __init__(
         self,
         root: str,
-        gate: Gate,
+        gate: MessageProcessor,
         *,
         run: int,
         writer: LogWriter | None = None,
-        journal: Journal | None = None,
+        journal: RedriveJournal | None = None,
         young_us: int | None = None,
     ) -> None:
         """`young_us`: what was received within that time is known to Spark if any delivery of it is stored."""
         self._young_us = YOUNG_US if young_us is None else young_us
         self._root, self._gate, self._writer, self._journal = root, gate, writer, journal
         self._number = 0
-        self.report = Report(run, dry_run=writer is None)
+        self.report = RedriveReport(run, dry_run=writer is None)
 
-    def run(self, letters: Sequence[Letter], *, rate: float, stop: threading.Event) -> Report:
+    def run(self, letters: Sequence[DeadLetter], *, rate: float, stop: threading.Event) -> RedriveReport:
         """Redrive these, at most `rate` messages per second, until done or `stop` is set.
 
         Raises:
@@ -128,9 +128,9 @@ class Redrive:
                 break
         return self.report
 
-    def _step(self, messages: Sequence[list[Letter]]) -> None:
+    def _step(self, messages: Sequence[list[DeadLetter]]) -> None:
         parts = stored_parts(self._root, (letter for letters in messages for letter in letters if letter.partial))
-        verdicts = [judge(letters, self._gate, parts.get(letters[0].message, ())) for letters in messages]
+        verdicts = [judge_dead_letters(letters, self._gate, parts.get(letters[0].message, ())) for letters in messages]
         verdicts = self._leave_out(verdicts)
         if self._writer is not None and self._journal is not None:
             verdicts = [self._fitting(verdict, self._writer) for verdict in verdicts]
@@ -139,18 +139,18 @@ class Redrive:
         for verdict in verdicts:
             self.report.add(verdict)
 
-    def _leave_out(self, verdicts: list[Verdict]) -> list[Verdict]:
+    def _leave_out(self, verdicts: list[RedriveOutcome]) -> list[RedriveOutcome]:
         """Without what another delivery or redrive has stored. What is young is left to Spark, which knows it still."""
         before_us = time.time_ns() // 1000 - self._young_us
         old = [one for one in verdicts if one.ending == "accepted" and one.letters[0].received_us < before_us]
-        wanted = {identity for verdict in old for identity in identities(verdict)}
+        wanted = {identity for verdict in old for identity in reading_identities(verdict)}
         if not wanted:
             return verdicts
         moments = [verdict.letters[0].received_us for verdict in old]
         stored = stored_identities(self._root, wanted, min(moments), max(moments))
-        return [leave_out(verdict, stored) for verdict in verdicts]
+        return [drop_stored_readings(verdict, stored) for verdict in verdicts]
 
-    def _fitting(self, verdict: Verdict, writer: LogWriter) -> Verdict:
+    def _fitting(self, verdict: RedriveOutcome, writer: LogWriter) -> RedriveOutcome:
         """The verdict, or a refusal where Kafka would not take one of its records."""
         for record in verdict.records:
             record.epoch = self.report.run
@@ -159,9 +159,9 @@ class Redrive:
         if max(sizes, default=0) <= limit:
             return verdict
         why = f"a record of {max(sizes)} bytes is above the limit of topic {READINGS} ({limit} bytes)"
-        return Verdict(verdict.letters, "refused", why=why)
+        return RedriveOutcome(verdict.letters, "refused", why=why)
 
-    def _produce(self, verdicts: Sequence[Verdict], writer: LogWriter) -> None:
+    def _produce(self, verdicts: Sequence[RedriveOutcome], writer: LogWriter) -> None:
         counts: dict[tuple[str | None, int], Count] = {}
         first, reports = self._number + 1, _Reports(writer)
         for verdict in verdicts:
@@ -181,7 +181,7 @@ class Redrive:
         reports.produce(OUTCOMES, REDRIVE_GATEWAY.encode(), encode_outcome(outcome))
         reports.wait()
 
-    def _count(self, verdict: Verdict, counts: dict[tuple[str | None, int], Count]) -> None:
+    def _count(self, verdict: RedriveOutcome, counts: dict[tuple[str | None, int], Count]) -> None:
         device = verdict.records[0].device if verdict.records else verdict.letters[0].device
         minute = verdict.letters[0].received_us // _MINUTE_US
         count = counts.setdefault((device, minute), Count(minute, 0, device, ignored={}))
@@ -233,15 +233,15 @@ class _Reports:
         self._error = self._error or error
 
 
-def _by_message(letters: Sequence[Letter]) -> list[list[Letter]]:
+def _by_message(letters: Sequence[DeadLetter]) -> list[list[DeadLetter]]:
     """The letters of each message together, messages in the order received; what the stream refused was a record each."""
-    found: dict[str, list[Letter]] = {}
+    found: dict[str, list[DeadLetter]] = {}
     for letter in letters:
         found.setdefault(letter.id if letter.stage == Stage.STREAM else letter.message, []).append(letter)
     return list(found.values())
 
 
-def _entries(verdicts: Sequence[Verdict], journal: Journal) -> Iterator[Entry]:
+def _entries(verdicts: Sequence[RedriveOutcome], journal: RedriveJournal) -> Iterator[RedriveEntry]:
     for verdict in verdicts:
         if verdict.ending == "skipped":
             continue
@@ -251,7 +251,7 @@ def _entries(verdicts: Sequence[Verdict], journal: Journal) -> Iterator[Entry]:
             yield journal.entry(name, verdict.ending, readings=verdict.readings, why=why)
 
 
-def _example(verdict: Verdict) -> dict[str, Any]:
+def _example(verdict: RedriveOutcome) -> dict[str, Any]:
     letter = verdict.letters[0]
     shown: dict[str, Any] = {"id": letter.id, "device": letter.device, "topic": letter.topic, "ending": verdict.ending}
     if verdict.faults:

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from deploy.dlq.letters import ask_letters
-from gateway.suggest.sample import Sample
+from deploy.dlq.letters import query_dead_letters
+from gateway.suggest.sample import SampleMessage
 from gateway.topics import compile_filter
 from ingest.contract.reasons import Reason
-from lakehouse.sql_text import sql_text
+from lakehouse.sql_text import duckdb_literal
 
 __all__ = ["dead_samples"]
 
@@ -20,7 +20,7 @@ _EACH_TOPIC: Final = 5
 _MOST: Final = 100
 
 
-def dead_samples(root: str, topic: str | None) -> list[Sample]:
+def dead_samples(root: str, topic: str | None) -> list[SampleMessage]:
     """The newest letters whose payload was kept whole, a few of each topic.
 
     Args:
@@ -29,21 +29,22 @@ def dead_samples(root: str, topic: str | None) -> list[Sample]:
             None: all that no route or decoder takes.
     """
     if topic is None:
-        where = f"reason IN ({sql_text(Reason.NO_ROUTE)}, {sql_text(Reason.UNDECODED)})"
+        where = f"reason IN ({duckdb_literal(Reason.NO_ROUTE)}, {duckdb_literal(Reason.UNDECODED)})"
         return _ask(root, where)
     wanted = compile_filter(topic)
     if "+" in topic or "#" in topic or wanted.names:
         return [sample for sample in _ask(root, "true") if wanted.match(sample.topic) is not None]
-    own = _ask(root, f"mqtt_topic = {sql_text(topic)}")
+    own = _ask(root, f"mqtt_topic = {duckdb_literal(topic)}")
     levels = topic.split("/")
     head = "/".join(levels[: 2 if levels[0] == "" else 1])
     alike = (
-        f"reason IN ({sql_text(Reason.NO_ROUTE)}, {sql_text(Reason.UNDECODED)}) AND mqtt_topic <> {sql_text(topic)}"
-        f" AND starts_with(mqtt_topic, {sql_text(head + '/')}) AND len(string_split(mqtt_topic, '/')) = {len(levels)}"
+        f"reason IN ({duckdb_literal(Reason.NO_ROUTE)}, {duckdb_literal(Reason.UNDECODED)})"
+        f" AND mqtt_topic <> {duckdb_literal(topic)}"
+        f" AND starts_with(mqtt_topic, {duckdb_literal(head + '/')}) AND len(string_split(mqtt_topic, '/')) = {len(levels)}"
     )
     return own + (_ask(root, alike) if own and len(levels) > 1 else [])
 
 
-def _ask(root: str, where: str) -> list[Sample]:
-    found = ask_letters(root, _WHOLE.format(where=where, each=_EACH_TOPIC, most=_MOST)).to_pylist()
-    return [Sample(row["mqtt_topic"], row["payload"], row["received_us"]) for row in found]
+def _ask(root: str, where: str) -> list[SampleMessage]:
+    found = query_dead_letters(root, _WHOLE.format(where=where, each=_EACH_TOPIC, most=_MOST)).to_pylist()
+    return [SampleMessage(row["mqtt_topic"], row["payload"], row["received_us"]) for row in found]

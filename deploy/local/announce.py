@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.command_line import of_data
+from deploy.command_line import commands_for_data
 from deploy.local.page import page_address, page_token
 from deploy.settings import Settings
 from monitoring.addresses import reached_at
@@ -26,7 +26,7 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
 def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> dict[str, Any]:
     """Return what a person needs, as data. Most devices speak MQTT 3.1.1, so its port comes first."""
     mqtt, monitoring = settings.mqtt, settings.monitoring
-    line = of_data(data, is_default=data == Path("tidegate-data").absolute())
+    line = commands_for_data(data, is_default=data == Path("tidegate-data").absolute())
     name, where = line.name, f" {line.where}" if line.where else ""
     return {
         "page": page_address(monitoring, token=page_token(monitoring)),

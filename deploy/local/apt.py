@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from deploy.local.environment import Progress
+from deploy.local.environment import ProgressLine
 
-__all__ = ["PACKAGES", "provide"]
+__all__ = ["PACKAGES", "install_missing"]
 
 HEARTBEAT_SECONDS: Final = 1.5
 PACKAGES: Final[Mapping[str, str]] = {
@@ -30,7 +30,7 @@ POLICY: Final = Path("/usr/sbin/policy-rc.d")
 """Script that Debian's packages ask before they start their services."""
 
 
-def provide(packages: Iterable[str] = PACKAGES) -> int:
+def install_missing(packages: Iterable[str] = PACKAGES) -> int:
     """Install what is missing; where that is impossible say why, and that tests do without.
 
     Always 0: the product and most tests work without it. Quick where everything is here.
@@ -89,7 +89,7 @@ def _no_services() -> Iterator[None]:
 
 def _apt(*arguments: str, doing: str) -> tuple[int, str]:
     """Exit code and last words."""
-    shown, told, last = Progress(), 0.0, ""
+    shown, told, last = ProgressLine(), 0.0, ""
     with subprocess.Popen(
         ["apt-get", "-y", "-q", "-o", "DPkg::Lock::Timeout=120", *arguments],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -104,4 +104,4 @@ def _apt(*arguments: str, doing: str) -> tuple[int, str]:
 
 
 if __name__ == "__main__":
-    sys.exit(provide(sys.argv[1:] or PACKAGES))
+    sys.exit(install_missing(sys.argv[1:] or PACKAGES))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from deploy.local import maven
-from deploy.local.environment import Progress
+from deploy.local.environment import ProgressLine
 from deploy.local.java import find_java
 from ingest.contract.errors import TidegateError, UnavailableError
 
@@ -28,7 +28,7 @@ __all__ = [
     "Group",
     "Jar",
     "cache_dir",
-    "ensure",
+    "fetch_jars",
     "jmx_agent",
     "kafka_classpath",
     "main",
@@ -113,7 +113,9 @@ def cache_dir() -> Path:
     return Path(base) / "tidegate" / "jars"
 
 
-def ensure(group: Group, progress: Callable[[str], None], *, cache: Path | None = None, verify: bool = False) -> None:
+def fetch_jars(
+    group: Group, progress: Callable[[str], None], *, cache: Path | None = None, verify: bool = False
+) -> None:
     """Have all jars of `group` in the cache. Two runs at once are safe: the second waits for the first.
 
     Of `all`, the JMX agent is there if it can be had: if it is the only one that cannot, `progress` gets a sentence about it.
@@ -256,7 +258,7 @@ def _fetch(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -
         process.kill()
         process.wait()
     for jar in jars:
-        _accept(jar, maven.fetched(work, jar.file_name), folder, work / "ivy.log")
+        _accept(jar, maven.fetched_jar(work, jar.file_name), folder, work / "ivy.log")
     shutil.rmtree(work, ignore_errors=True)
 
 
@@ -269,7 +271,7 @@ def _watch(
     while process.poll() is None:
         now = time.monotonic()
         if now - told >= TOLD_EVERY_SECONDS:
-            count, size = maven.arrived(work)
+            count, size = maven.count_fetched(work)
             progress(f"JVM parts: {count} of {len(jars)}, {size / 1e6:.1f} of {_megabytes(jars):.1f} MB")
             told, moved, before = now, (moved if size == before else now), size
         if now - moved > patience:
@@ -280,7 +282,7 @@ def _watch(
 
 def _accept(jar: Jar, path: Path | None, folder: Path, log: Path) -> None:
     if path is None:
-        said = maven.last_words(log)
+        said = maven.failure_line(log)
         message = (
             f"The JVM part {jar.coordinate} could not be fetched from Maven ({said}). Check the network, or name a "
             f"mirror in {maven.MIRROR_VARIABLE}, and run the same command again. Ivy's output is in {log}."
@@ -303,10 +305,12 @@ def _megabytes(jars: Sequence[Jar]) -> float:
 def main(arguments: list[str] | None = None) -> int:
     """`python -m deploy.local.artifacts [--verify]`: what `make setup` runs."""
     given = sys.argv[1:] if arguments is None else arguments
-    shown = Progress()
+    shown = ProgressLine()
     try:
         before = len(_missing([jar for jar in read_lock() if jar.part in _MEMBERS["all"]], cache_dir()))
-        ensure("all", lambda text: shown.show(text, last=text.startswith(WITHOUT_AGENT)), verify="--verify" in given)
+        fetch_jars(
+            "all", lambda text: shown.show(text, last=text.startswith(WITHOUT_AGENT)), verify="--verify" in given
+        )
     except TidegateError as error:
         sys.stderr.write(f"\n{error}\n")
         return error.exit_code

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from gateway.show import show
+from gateway.show import show_text
 
 __all__ = ["broker_alerts"]
 
@@ -61,6 +61,6 @@ def _is_recent(stamp: str, now: float) -> bool:
 
 
 def _named(clients: Counter[str]) -> str:
-    names = [f"{show(name)} ({times} times)" for name, times in clients.most_common(_SHOWN_CLIENTS)]
+    names = [f"{show_text(name)} ({times} times)" for name, times in clients.most_common(_SHOWN_CLIENTS)]
     more = len(clients) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

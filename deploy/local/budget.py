@@ -6,7 +6,7 @@ import psutil
 
 from deploy.settings import Settings
 
-__all__ = ["available_mb", "memory_budget_mb", "memory_line", "spark_jvm_mb"]
+__all__ = ["available_mb", "describe_memory_budget", "memory_budget_mb", "spark_jvm_mb"]
 
 # Resident memory beyond the heap (metaspace, code, threads, direct buffers) and of the Python processes, as a soak of two hours
 # at 200 messages/s measured it.
@@ -39,7 +39,7 @@ def available_mb() -> int:
     return int(psutil.virtual_memory().available) // 1024**2
 
 
-def memory_line(settings: Settings) -> tuple[bool, str]:
+def describe_memory_budget(settings: Settings) -> tuple[bool, str]:
     """Return whether the budget fits, in words."""
     budget = memory_budget_mb(settings)
     total, free = sum(budget.values()), available_mb()

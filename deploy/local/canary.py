@@ -12,10 +12,10 @@ import time
 from collections import OrderedDict
 from typing import Final
 
-from deploy.local.canary_hops import Clocks, HopTimes
+from deploy.local.canary_hops import HopClocks, HopTimes
 from gateway.publisher import Publisher
 from ingest.contract.errors import UnavailableError
-from lakehouse.follow import Commit, TableFollower
+from lakehouse.follow import FollowedCommit, TableFollower
 from monitoring.metrics.canary import CanaryMetrics
 
 __all__ = ["COLUMNS", "DEVICE", "Canary", "run_canary"]
@@ -75,7 +75,7 @@ class Canary:
         """Count a reading that the broker accepted."""
         self._metrics.acknowledged.inc()
 
-    def observe(self, commit: Commit) -> None:
+    def observe(self, commit: FollowedCommit) -> None:
         """Match the rows of a commit with what was sent."""
         for row in commit.rows.to_pylist():
             with self._lock:
@@ -91,7 +91,7 @@ class Canary:
             self._metrics.last_seen.set(commit.seen_at)
             self._metrics.end_to_end.observe(self._latency_seconds)
             times = {"published_at": sent_at, "committed_at": commit.committed_at, "seen_at": commit.seen_at}
-            self._hops.observe(Clocks.of_row(row, **times))
+            self._hops.observe(HopClocks.of_row(row, **times))
 
     def healthy(self) -> tuple[bool, str]:
         """Return whether a reading came back recently, in words."""

@@ -17,14 +17,14 @@ from typing import Final
 
 from monitoring.metrics.canary import HOPS, CanaryMetrics
 
-__all__ = ["Clocks", "HopTimes"]
+__all__ = ["HopClocks", "HopTimes"]
 
 KAFKA_RESOLUTION_SECONDS: Final = 0.001
 REMEMBERED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Clocks:
+class HopClocks:
     """Times at which a reading passed each point, in epoch seconds; `kafka_at` in whole milliseconds, rounded down."""
 
     published_at: float
@@ -37,7 +37,7 @@ class Clocks:
     @classmethod
     def of_row(
         cls, row: Mapping[str, datetime], *, published_at: float, committed_at: float, seen_at: float
-    ) -> "Clocks":
+    ) -> "HopClocks":
         """Return the clocks of a row of `readings`, with the times that only the canary knows."""
         received, kafka, landed = (row[name].timestamp() for name in ("received_at", "kafka_time", "landed_at"))
         return cls(published_at, received, kafka, landed, committed_at, seen_at)
@@ -62,7 +62,7 @@ class HopTimes:
         self._metrics = metrics
         self._skews: dict[str, deque[float]] = {hop: deque(maxlen=REMEMBERED) for hop in HOPS}
 
-    def observe(self, clocks: Clocks) -> None:
+    def observe(self, clocks: HopClocks) -> None:
         """One reading, all hops."""
         for hop, seconds in clocks.hops().items():
             self._metrics.hops.labels(hop).observe(max(0.0, seconds))

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.local.guard import kill_marked, supervises
+from deploy.local.guard import is_supervisor, kill_marked
 from deploy.local.runfile import RunFile, is_locked, read_run, read_state, require_run
 from ingest.contract.errors import FatalError
 
@@ -49,7 +49,7 @@ def _find_supervisor(data: Path) -> RunFile:
         FatalError: something holds the folder, and it is not the process that the run file names.
     """
     deadline = time.monotonic() + FOUND_SECONDS
-    while not supervises((run := require_run(data)).pid, run.run_id):
+    while not is_supervisor((run := require_run(data)).pid, run.run_id):
         if time.monotonic() > deadline:
             msg = f"{data} is in use, but not by pid {run.pid} from its run.json. Look for a `tidegate up` on this folder."
             raise FatalError(msg)
@@ -83,7 +83,7 @@ def _wait_for_end(data: Path, run: RunFile, told: Callable[[str], None]) -> bool
 
 def _force(data: Path, run: RunFile, told: Callable[[str], None]) -> None:
     told(f"The supervisor (pid {run.pid}) did not end within {BOUND_SECONDS:g} s; killing the run.")
-    if supervises(run.pid, run.run_id):
+    if is_supervisor(run.pid, run.run_id):
         with suppress(ProcessLookupError):
             os.kill(run.pid, signal.SIGKILL)
     kill_marked(run.run_id)

@@ -18,7 +18,7 @@ from typing import IO
 
 from ingest.contract.errors import TidegateError, UnavailableError
 
-__all__ = ["Progress", "main", "make_environment", "pins", "pip_install", "provide_readers"]
+__all__ = ["ProgressLine", "main", "make_environment", "pins", "pip_install", "provide_readers"]
 
 ROOT = Path(__file__).resolve().parents[2]
 INPUTS = ("constraints.txt", "pyproject.toml")
@@ -29,7 +29,7 @@ TOLD = re.compile(
 )
 
 
-class Progress:
+class ProgressLine:
     """One line for people, rewritten on a terminal, appended elsewhere; never silent for longer than 2 s."""
 
     def __init__(self, stream: IO[str] = sys.stderr) -> None:
@@ -51,7 +51,7 @@ def pins(constraints: str, names: Iterable[str]) -> str:
     return "\n".join(found) + "\n"
 
 
-def pip_install(python: Path, arguments: Sequence[str], progress: Progress) -> None:
+def pip_install(python: Path, arguments: Sequence[str], progress: ProgressLine) -> None:
     """Run pip of `python` with the user's own pip configuration, and show that it lives.
 
     Raises:
@@ -65,7 +65,7 @@ def pip_install(python: Path, arguments: Sequence[str], progress: Progress) -> N
         raise UnavailableError(message)
 
 
-def _run_shown(command: Sequence[str], doing: str, progress: Progress) -> tuple[int, list[str]]:
+def _run_shown(command: Sequence[str], doing: str, progress: ProgressLine) -> tuple[int, list[str]]:
     """Run a command, show `doing` or its own latest step all the while, and return its exit code and output."""
     # A PYTHONPATH of the caller would make pip believe that packages are there which the environment lacks.
     environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "PYTHONHOME"}}
@@ -92,9 +92,9 @@ def _run_shown(command: Sequence[str], doing: str, progress: Progress) -> tuple[
         raise
 
 
-def make_environment(root: Path = ROOT, progress: Progress | None = None) -> bool:
+def make_environment(root: Path = ROOT, progress: ProgressLine | None = None) -> bool:
     """Bring `.venv` to what constraints.txt says; False when it already was."""
-    folder, shown = root / ".venv", progress or Progress()
+    folder, shown = root / ".venv", progress or ProgressLine()
     stamp, sound, python = folder / "tidegate-stamp", folder / "tidegate-sound", folder / "bin" / "python"
     wanted = _digest(root)
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted and os.access(python, os.X_OK):
@@ -121,7 +121,7 @@ def _digest(root: Path) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-def _create(folder: Path, progress: Progress) -> None:
+def _create(folder: Path, progress: ProgressLine) -> None:
     doing = f"creating the environment with Python {sys.version.split()[0]}"
     progress.show(doing)
     code, lines = _run_shown([sys.executable, "-m", "venv", "--clear", str(folder)], doing, progress)
@@ -141,7 +141,7 @@ def _same_interpreter(folder: Path) -> bool:
     return answer.splitlines() == [*sys.version.splitlines(), sys.base_prefix, str(folder)]
 
 
-def _install(root: Path, python: Path, progress: Progress) -> None:
+def _install(root: Path, python: Path, progress: ProgressLine) -> None:
     """Build tools first, so that pyspark's source archive is then built with pinned ones, without isolation."""
     constraints = root / "constraints.txt"
     tools = python.parents[1] / "tidegate-build-tools.txt"
@@ -153,7 +153,7 @@ def _install(root: Path, python: Path, progress: Progress) -> None:
     pip_install(python, ["--no-deps", "--no-build-isolation", "--editable", str(root)], progress)
 
 
-def provide_readers(root: Path = ROOT, progress: Progress | None = None) -> bool:
+def provide_readers(root: Path = ROOT, progress: ProgressLine | None = None) -> bool:
     """Add other libraries that read Delta tables, for the tests alone; False when they were there.
 
     Raises:
@@ -164,7 +164,7 @@ def provide_readers(root: Path = ROOT, progress: Progress | None = None) -> bool
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
         return False
     arguments = ["--require-hashes", "--no-deps", "--only-binary", ":all:", "-r", str(pinned)]
-    pip_install(root / ".venv" / "bin" / "python", arguments, progress or Progress())
+    pip_install(root / ".venv" / "bin" / "python", arguments, progress or ProgressLine())
     stamp.write_text(wanted, encoding="utf-8")
     return True
 

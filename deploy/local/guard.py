@@ -17,7 +17,7 @@ import psutil
 
 from deploy.settings import child_environment
 
-__all__ = ["RUN_ID", "Guard", "kill_marked", "marked", "supervises"]
+__all__ = ["RUN_ID", "Guard", "find_marked_processes", "is_supervisor", "kill_marked"]
 
 RUN_ID = "TIDEGATE_RUN_ID"
 MODULE = "deploy.local.guard"
@@ -25,7 +25,7 @@ MODULE = "deploy.local.guard"
 logger = logging.getLogger("tidegate.deploy.guard")
 
 
-def marked(run_id: str, *, variable: str = RUN_ID) -> list[psutil.Process]:
+def find_marked_processes(run_id: str, *, variable: str = RUN_ID) -> list[psutil.Process]:
     """Every process of the run, except the one that asks."""
     others = (process for process in psutil.process_iter() if process.pid != os.getpid())
     return [process for process in others if _carries(process, run_id, variable)]
@@ -44,14 +44,14 @@ def kill_marked(run_id: str, *, grace_seconds: float = 5.0, spare: Iterable[int]
     `variable` of their environment holds the id.
     """
     spared = set(spare)
-    found = [process for process in marked(run_id, variable=variable) if process.pid not in spared]
+    found = [process for process in find_marked_processes(run_id, variable=variable) if process.pid not in spared]
     for process in found:
         _signal(process.terminate)
     psutil.wait_procs(found, timeout=grace_seconds)
     deadline = time.monotonic() + grace_seconds
     # A process may have started another one in between: look again until nothing is left.
     while (
-        left := [process for process in marked(run_id, variable=variable) if process.pid not in spared]
+        left := [process for process in find_marked_processes(run_id, variable=variable) if process.pid not in spared]
     ) and time.monotonic() < deadline:
         for process in left:
             _signal(process.kill)
@@ -64,7 +64,7 @@ def _signal(act: Callable[[], None]) -> None:
         act()
 
 
-def supervises(pid: int, run_id: str) -> bool:
+def is_supervisor(pid: int, run_id: str) -> bool:
     """Return whether this process is the run's supervisor: the guard of that run is its child.
 
     A process id alone proves nothing: the one in a run file may belong to a foreign process by now.

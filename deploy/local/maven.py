@@ -16,7 +16,7 @@ from deploy.local.certificates import trust_options
 from deploy.local.java import Java
 from deploy.settings import java_locale
 
-__all__ = ["MIRROR_VARIABLE", "arrived", "fetched", "find_mirror", "last_words", "start_ivy"]
+__all__ = ["MIRROR_VARIABLE", "count_fetched", "failure_line", "fetched_jar", "find_mirror", "start_ivy"]
 
 MIRROR_VARIABLE = "TIDEGATE_MAVEN_REPOSITORY"
 # Ivy keys a module by organisation and name; `transitive` is off because the lock lists all that is needed.
@@ -41,7 +41,7 @@ def find_mirror(home: Path) -> str | None:
 def start_ivy(
     java: Java, ivy_jar: Path, workdir: Path, coordinates: Sequence[tuple[str, str, str]], mirror: str | None
 ) -> "subprocess.Popen[bytes]":
-    """Start Ivy: jars land in its cache under `workdir` (see `fetched`), its words in `ivy.log` there."""
+    """Start Ivy: jars land in its cache under `workdir` (see `fetched_jar`), its words in `ivy.log` there."""
     workdir.mkdir(parents=True, exist_ok=True)
     (workdir / "ivy.xml").write_text(_module(coordinates), encoding="utf-8")
     (workdir / "ivysettings.xml").write_text(_settings(workdir, mirror), encoding="utf-8")
@@ -95,13 +95,13 @@ def _proxy_options() -> list[str]:
     return options
 
 
-def fetched(workdir: Path, file_name: str) -> Path | None:
+def fetched_jar(workdir: Path, file_name: str) -> Path | None:
     """Return the path of a fetched jar; None while it is not complete."""
     path = workdir / "cache" / file_name
     return path if path.is_file() else None
 
 
-def arrived(workdir: Path) -> tuple[int, int]:
+def count_fetched(workdir: Path) -> tuple[int, int]:
     """Return the number of complete jars, and the bytes of all including the one in progress."""
     sizes: list[int] = []
     whole = 0
@@ -114,7 +114,7 @@ def arrived(workdir: Path) -> tuple[int, int]:
     return whole, sum(sizes)
 
 
-def last_words(log: Path) -> str:
+def failure_line(log: Path) -> str:
     """The line of Ivy's log that says most about a failure."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
     telling = [line.strip() for line in lines if re.search(r"ERROR|Exception|not found|timed out|refused", line)]

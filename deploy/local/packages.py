@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["PACKAGES", "intruders"]
+__all__ = ["PACKAGES", "find_foreign_packages"]
 
 PACKAGES: Final = ("gateway", "ingest", "streaming", "lakehouse", "monitoring", "deploy")
 OURS: Final = Path(__file__).parents[2]
 
 
-def intruders(owners: Mapping[str, Sequence[str]] | None = None, root: Path = OURS) -> list[str]:
+def find_foreign_packages(owners: Mapping[str, Sequence[str]] | None = None, root: Path = OURS) -> list[str]:
     """Return one sentence per package that is foreign or has a second owner."""
     found = [sentence for name in PACKAGES if (sentence := _elsewhere(name, root))]
     owners = importlib.metadata.packages_distributions() if owners is None else owners

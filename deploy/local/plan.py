@@ -21,7 +21,7 @@ from deploy.local.specs import pipeline_specs, watcher_spec
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
 
-__all__ = ["Plan", "choose_ports", "embedded_settings", "make_plan"]
+__all__ = ["RunPlan", "choose_ports", "embedded_settings", "make_plan"]
 
 STOP_ORDER: Final = (
     "prometheus",
@@ -40,7 +40,7 @@ EXPORTERS: Final = ("page", "gateway", "stream", "canary", "kafka_jmx", "spark_j
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class RunPlan:
     """A run before it starts. `remarks` are for the person, `notes` are standing warnings for `status`."""
 
     settings: Settings
@@ -59,7 +59,7 @@ def make_plan(
     port_offset: int,
     fleet: bool,
     prometheus: bool = True,
-) -> Plan:
+) -> RunPlan:
     """Choose ports and credentials, write config.toml and run.json, and say how each part is started.
 
     Raises:
@@ -97,7 +97,7 @@ def make_plan(
         temporary=data / "tmp",
         jmx=(effective.monitoring.metrics_host, run.ports["kafka_jmx"]) if "kafka_jmx" in run.ports else None,
     )
-    return Plan(
+    return RunPlan(
         settings=effective,
         specs=[
             *pipeline_specs(effective, data / run.config, broker, kafka, fleet=fleet),

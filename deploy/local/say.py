@@ -4,10 +4,10 @@ from contextlib import suppress
 
 import typer
 
-__all__ = ["say"]
+__all__ = ["print_safely"]
 
 
-def say(text: str, *, err: bool = True) -> None:
+def print_safely(text: str, *, err: bool = True) -> None:
     """Print a line; a closed terminal or a reader that stopped reading is not an error of the run."""
     # ValueError: the stream is closed.
     with suppress(OSError, ValueError):

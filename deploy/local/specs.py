@@ -14,7 +14,7 @@ from deploy.local.prometheus import Watcher
 from deploy.settings import Settings
 from monitoring.scrape import SILENT, healthz
 
-__all__ = ["hangs", "pipeline_specs", "watcher_spec"]
+__all__ = ["pipeline_specs", "reports_hang", "watcher_spec"]
 
 HOST: Final = "127.0.0.1"
 
@@ -33,7 +33,7 @@ def pipeline_specs(
             ready=_healthy(urls[name]),
             after=after,
             stop_seconds=seconds,
-            stalled=hangs,
+            stalled=reports_hang,
             stalls_with=("kafka",),
         )
 
@@ -43,14 +43,14 @@ def pipeline_specs(
             command=_prepared(broker),
             ready=_answers(broker, f"{broker.kind} "),
             stop_seconds=seconds,
-            stalled=hangs,
+            stalled=reports_hang,
         ),
         PartSpec(
             name="kafka",
             command=_prepared(kafka),
             ready=_answers(kafka),
             stop_seconds=max(seconds, 30.0),
-            stalled=hangs,
+            stalled=reports_hang,
         ),
         PartSpec(
             name="topics",
@@ -75,7 +75,7 @@ def _monitor(settings: Settings, config: Path) -> PartSpec:
         command=_ours("monitor", "--config", str(config)),
         ready=_healthy(f"{page_address(settings.monitoring)}healthz"),
         stop_seconds=10.0,
-        stalled=hangs,
+        stalled=reports_hang,
     )
 
 
@@ -86,7 +86,7 @@ def watcher_spec(watcher: Watcher) -> PartSpec:
         command=_prepared(watcher),
         ready=watcher.ready,
         stop_seconds=10.0,
-        stalled=hangs,
+        stalled=reports_hang,
         optional=True,
     )
 
@@ -120,7 +120,7 @@ def _answers(server: EmbeddedBroker | EmbeddedKafka, kind: str = "") -> Callable
     return ready
 
 
-def hangs(detail: str) -> bool:
+def reports_hang(detail: str) -> bool:
     """Return whether this detail means that the part hangs: it is silent, or reports that its own loop stopped.
 
     A part that waits for another one says so, and is left alone: a restart would not help it.

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.command_line import of_data
+from deploy.command_line import commands_for_data
 from deploy.local.page import page_address
 from deploy.local.runfile import RunFile, read_state, require_run
 from deploy.local.snapshot import UNKNOWN, Snapshot, ask_monitor, figures_of
@@ -50,7 +50,7 @@ def read_status(data: Path) -> dict[str, Any]:
         "page": page_address(settings.monitoring) if settings is not None else None,
         "parts": parts,
         "alerts": [*alerts, *(_silent_monitor(parts) if snapshot is None else []), *figures["alerts"]],
-        "command": of_data(data, is_default=data == data_dir(None)).as_dict(),
+        "command": commands_for_data(data, is_default=data == data_dir(None)).as_dict(),
         "ports": run.ports,
         "pid": run.pid,
     }

@@ -9,8 +9,8 @@ from typing import Any, Final
 import typer
 
 from deploy.command_line import CommandLine
-from deploy.local.waterfall import waterfall
-from deploy.local.words import clean, count, milliseconds, rate, span, time_left
+from deploy.local.waterfall import render_waterfall
+from deploy.local.words import clean_text, format_count, format_latency, format_rate, format_span, format_time_left
 from monitoring.alerts.model import shown
 
 __all__ = ["render_status"]
@@ -79,9 +79,9 @@ def _parts(parts: Mapping[str, Mapping[str, Any]], paint: Paint) -> Iterator[str
         yield f"{'PART':<12} {'STATE':<10} {'FOR':>7}  DETAIL"
     for name, part in parts.items():
         restarts = f" ({part['restarts']} restarts)" if part.get("restarts") else ""
-        since = span(time.time() - part["since"]) if part.get("since") else ""
+        since = format_span(time.time() - part["since"]) if part.get("since") else ""
         state = paint(f"{part['state']:<10}", part["state"])
-        yield f"{name:<12} {state} {since:>7}  {_cut(clean(part['detail']), 45 - len(restarts))}{restarts}".rstrip()
+        yield f"{name:<12} {state} {since:>7}  {_cut(clean_text(part['detail']), 45 - len(restarts))}{restarts}".rstrip()
 
 
 def _short_parts(parts: Mapping[str, Mapping[str, Any]], paint: Paint) -> Iterator[str]:
@@ -95,10 +95,10 @@ def _figures(status: Status, line: CommandLine) -> Iterator[str]:
     yield from _labelled("Rates", _wrapped(_rates(status["rates"]) or ["not known yet"], "  "))
     latency = status["latency_ms"]
     if latency.get("p50") is not None:
-        shown = "  ".join(f"{name} {milliseconds(value)}" for name, value in latency.items() if value is not None)
+        shown = "  ".join(f"{name} {format_latency(value)}" for name, value in latency.items() if value is not None)
         yield _row("Latency", f"{shown}  (canary: publish to row)")
         yield from _waits(status)
-        yield from (_row("", line) for line in waterfall(status["hops"], WIDTH - INDENT))
+        yield from (_row("", line) for line in render_waterfall(status["hops"], WIDTH - INDENT))
     else:
         yield from _waits(status, "Latency")
     yield from _labelled("Lag", [_lag(status, topic) for topic in _behind_first(status["lag"])] or ["not known yet"])
@@ -109,7 +109,7 @@ def _figures(status: Status, line: CommandLine) -> Iterator[str]:
         more = [f"{len(errors) - SHOWN_REASONS} more reasons"] if len(errors) > SHOWN_REASONS else []
         yield from _labelled("Refused", _wrapped([*(_refused(entry) for entry in errors[:SHOWN_REASONS]), *more], ", "))
     if audit := status["audit"]:
-        said = [_audit(audit), *(line.fill(clean(note)) for note in audit.get("notes") or ())]
+        said = [_audit(audit), *(line.fill(clean_text(note)) for note in audit.get("notes") or ())]
         yield from _labelled("Audit", [each for text in said for each in textwrap.wrap(text, WIDTH - INDENT)])
     if (disk := status.get("disk") or {}).get("free_bytes") is not None:
         yield _row("Disk", _disk(disk))
@@ -120,7 +120,7 @@ def _waits(status: Status, label: str = "") -> Iterator[str]:
     wanted = status["slo"].get("freshness", {}).get("threshold_seconds") or LATE_SECONDS
     waited = status["canary"].get("oldest_wait_seconds") or 0.0
     if waited > wanted:
-        yield _row(label, f"the oldest reading not read back has waited {span(waited)}")
+        yield _row(label, f"the oldest reading not read back has waited {format_span(waited)}")
 
 
 def _row(label: str, text: str) -> str:
@@ -144,13 +144,13 @@ def _wrapped(words: Sequence[str], between: str) -> list[str]:
 
 
 def _refused(entry: Mapping[str, Any]) -> str:
-    now = f" (now {rate(entry['per_second'])})" if entry["per_second"] else ""
-    return f"{entry['reason']} {count(entry['total'])}{now}"
+    now = f" (now {format_rate(entry['per_second'])})" if entry["per_second"] else ""
+    return f"{entry['reason']} {format_count(entry['total'])}{now}"
 
 
 def _rates(rates: Mapping[str, float | None]) -> list[str]:
     return [
-        f"{name.replace('_', ' ')} {rate(value)}"
+        f"{name.replace('_', ' ')} {format_rate(value)}"
         for name, value in rates.items()
         if value is not None and (value or rates.get("received") or name == "received")
     ]
@@ -161,11 +161,11 @@ def _behind_first(lag: Mapping[str, float]) -> list[str]:
 
 
 def _lag(status: Status, topic: str) -> str:
-    text = f"{topic} {count(status['lag'][topic])}"
+    text = f"{topic} {format_count(status['lag'][topic])}"
     if behind := status["lag_seconds"].get(topic):
-        text += f", oldest {span(behind)} old"
+        text += f", oldest {format_span(behind)} old"
     if (left := status["time_to_data_loss_seconds"].get(topic)) is not None:
-        text += f", Kafka drops it in {time_left(left)}"
+        text += f", Kafka drops it in {format_time_left(left)}"
     return text
 
 
@@ -174,7 +174,7 @@ def _objective(name: str, slo: Mapping[str, Any]) -> str:
     if slo.get("good_ratio") is None:
         return f"{name} not known yet ({wanted})"
     left = f", {_budget(slo['budget_left'])}" if slo.get("budget_left") is not None else ""
-    window = f" of {span(slo['window_seconds'])}" if slo.get("window_seconds") else ""
+    window = f" of {format_span(slo['window_seconds'])}" if slo.get("window_seconds") else ""
     return f"{name} {100 * slo['good_ratio']:.2f} %{window} ({wanted}{left})"
 
 
@@ -188,12 +188,15 @@ def _devices(devices: Mapping[str, Any]) -> list[str]:
         return ["none counted yet"]
     silent = sorted(devices.get("silent", []), key=lambda device: -device["silent_seconds"])
     many = devices.get("silent_count") or len(silent)
-    quiet = count(many) if many else "none"
-    numbers = f"{count(devices['known'])} known, {count(devices['active'])} active, {quiet} silent"
+    quiet = format_count(many) if many else "none"
+    numbers = f"{format_count(devices['known'])} known, {format_count(devices['active'])} active, {quiet} silent"
     if stale := devices.get("values_stale"):
-        numbers += f"; {count(stale)} of {count(devices['values_known'])} values out of date"
-    names = [f"{_cut(clean(one['device']), 30)} for {span(one['silent_seconds'])}" for one in silent[:SHOWN_SILENT]]
-    more = [f"{count(many - len(names))} more"] if names and many > len(names) else []
+        numbers += f"; {format_count(stale)} of {format_count(devices['values_known'])} values out of date"
+    names = [
+        f"{_cut(clean_text(one['device']), 30)} for {format_span(one['silent_seconds'])}"
+        for one in silent[:SHOWN_SILENT]
+    ]
+    more = [f"{format_count(many - len(names))} more"] if names and many > len(names) else []
     return [numbers, *_wrapped([*names, *more], ", ")]
 
 
@@ -203,11 +206,11 @@ def _audit(audit: Mapping[str, Any]) -> str:
         "stored twice": audit["duplicate_rows"],
         "out of order": audit["order_violations"],
     }
-    found = ", ".join(f"{count(number)} {what}" for what, number in faults.items() if number)
-    ago = span(time.time() - audit["at"])
+    found = ", ".join(f"{format_count(number)} {what}" for what, number in faults.items() if number)
+    ago = format_span(time.time() - audit["at"])
     if not audit["messages"] and not found:
         return f"nothing to prove yet: no message in its window, {ago} ago"
-    return f"{count(audit['messages'])} messages {ago} ago: {f'NOT balanced, {found}' if found else 'balanced'}"
+    return f"{format_count(audit['messages'])} messages {ago} ago: {f'NOT balanced, {found}' if found else 'balanced'}"
 
 
 def _disk(disk: Mapping[str, Any]) -> str:
@@ -217,7 +220,7 @@ def _disk(disk: Mapping[str, Any]) -> str:
         return free
     at = datetime.fromtimestamp(disk["full_at"], UTC).astimezone() if days <= COUNTED_DAYS else None
     when = f" ({at:{'%Y-%m-%d %H:%M' if days < SOON_DAYS else '%Y-%m-%d'}})" if at else ""
-    return f"{free}, full in {time_left(days * 86_400)}{when} at the pace of the last hours"
+    return f"{free}, full in {format_time_left(days * 86_400)}{when} at the pace of the last hours"
 
 
 def _alerts(status: Status, paint: Paint) -> Iterator[str]:
@@ -225,16 +228,18 @@ def _alerts(status: Status, paint: Paint) -> Iterator[str]:
     page = status.get("page") or ""
     for alert in sorted(status["alerts"], key=lambda alert: order.get(alert.get("state", ""), -1)):
         if "name" not in alert:
-            yield from textwrap.wrap(f"! {clean(alert['text'])}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+            yield from textwrap.wrap(
+                f"! {clean_text(alert['text'])}", WIDTH, subsequent_indent="  ", break_on_hyphens=False
+            )
             continue
         state = alert["state"]
-        yield f"{paint(state, state)} {alert['name']} ({alert['severity']}, {span(time.time() - alert['since'])})"
+        yield f"{paint(state, state)} {alert['name']} ({alert['severity']}, {format_span(time.time() - alert['since'])})"
         if causes := alert.get("explained_by"):
             yield f"  follows from {causes[0]}"
             continue
-        yield from _indented(clean(alert["text"]))
+        yield from _indented(clean_text(alert["text"]))
         if actions := alert["actions"]:
-            yield from _indented(f"1. {clean(actions[0])}")
+            yield from _indented(f"1. {clean_text(actions[0])}")
         if alert["runbook"]:
             yield f"  {page.rstrip('/')}{alert['runbook']}"
 
@@ -268,13 +273,11 @@ def _slow(status: Status) -> str | None:
     """Return a step for what works, but too slowly: no alert fires about it yet, or none for so short a time."""
     topic, behind = max(status["lag_seconds"].items(), key=lambda each: each[1] or 0.0, default=("", 0.0))
     if (behind or 0.0) > BEHIND_SECONDS:
-        return (
-            f"Next: {topic} is {span(behind)} behind. Run `tidegate status --watch` to see whether the delay shrinks."
-        )
+        return f"Next: {topic} is {format_span(behind)} behind. Run `tidegate status --watch` to see whether the delay shrinks."
     for name, slo in status["slo"].items():
         if slo.get("budget_left") is not None and slo["budget_left"] <= 0:
             if 0 < (slo.get("window_seconds") or 0) < YOUNG_SECONDS:
-                seen = span(slo["window_seconds"])
+                seen = format_span(slo["window_seconds"])
                 return f"Next: look again in some minutes; {name} was below its objective in the first {seen}."
             return (
                 f"Next: {name} has no budget left. `tidegate alerts explain {name.title()}BudgetBurns` has the steps."

@@ -18,10 +18,10 @@ from deploy.local.announce import announcement, render_announcement
 from deploy.local.checklist import Checklist
 from deploy.local.claims import PortClaims
 from deploy.local.guard import Guard, kill_marked
-from deploy.local.plan import Plan, make_plan
+from deploy.local.plan import RunPlan, make_plan
 from deploy.local.preflight import preflight
 from deploy.local.runfile import DataLock, RunFile, read_run
-from deploy.local.say import say
+from deploy.local.say import print_safely
 from deploy.local.supervisor import Supervisor
 from deploy.settings import Settings
 from ingest.contract.errors import UnavailableError
@@ -95,7 +95,7 @@ def _run(
 ) -> None:
     began = time.monotonic()
     for line in preflight(settings, options.data, prometheus=options.prometheus):
-        say(line)
+        print_safely(line)
     plan = make_plan(
         settings,
         options.data,
@@ -106,14 +106,14 @@ def _run(
         prometheus=options.prometheus,
     )
     for line in plan.remarks:
-        say(line)
+        print_safely(line)
     supervisor = _supervise(options, plan, run, guard)
     try:
         _watch(supervisor, _Shown(plan.settings, run, options, began), stop)
     finally:
-        say("Stopping …")
-        supervisor.stop(lambda name: say(f"  stopping {name}"))
-        say(f"Stopped. Data stays in {options.data}")
+        print_safely("Stopping …")
+        supervisor.stop(lambda name: print_safely(f"  stopping {name}"))
+        print_safely(f"Stopped. Data stays in {options.data}")
 
 
 def _stop_on_signals() -> threading.Event:
@@ -172,7 +172,7 @@ def _recover(data: Path, left: RunFile | None) -> None:
     if left is not None:
         count = sum(kill_marked(run_id) for run_id in left.unrecovered)
         left_over = f"; {count} of its processes were stopped" if count else ""
-        say(f"The last run here (pid {left.pid}) was killed and has been recovered{left_over}.")
+        print_safely(f"The last run here (pid {left.pid}) was killed and has been recovered{left_over}.")
     shutil.rmtree(data / "tmp", ignore_errors=True)
     (data / "tmp").mkdir(exist_ok=True)
 
@@ -184,15 +184,15 @@ def _fetch_jvm_parts() -> None:
 
     def tell(line: str) -> None:
         told.append(line)
-        say(line)
+        print_safely(line)
 
     with _interruptible():
-        artifacts.ensure("all", tell)
+        artifacts.fetch_jars("all", tell)
     if told:
-        say(f"JVM parts fetched in {time.monotonic() - began:.0f} s.")
+        print_safely(f"JVM parts fetched in {time.monotonic() - began:.0f} s.")
 
 
-def _supervise(options: UpOptions, plan: Plan, run: RunFile, guard: Guard) -> Supervisor:
+def _supervise(options: UpOptions, plan: RunPlan, run: RunFile, guard: Guard) -> Supervisor:
     supervisor = Supervisor(
         options.data,
         run,
@@ -216,9 +216,9 @@ class _Shown:
     began: float
 
     def announce(self) -> None:
-        say(f"Ready after {time.monotonic() - self.began:.1f} s.")
+        print_safely(f"Ready after {time.monotonic() - self.began:.1f} s.")
         told = announcement(self.settings, self.options.data, self.run.ports)
-        say(render_announcement(told, as_json=self.options.as_json), err=False)
+        print_safely(render_announcement(told, as_json=self.options.as_json), err=False)
 
 
 def _watch(supervisor: Supervisor, shown: _Shown, stop: threading.Event) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from monitoring.metrics.buckets import LATENCY_BUCKETS
 
-__all__ = ["waterfall"]
+__all__ = ["render_waterfall"]
 
 LABELS: Final = {
     "device_to_gateway": "device > gateway",
@@ -25,7 +25,7 @@ def _short(milliseconds: float | None) -> str:
     return f"{milliseconds:.0f}" if milliseconds < most else f">{most:.0f}"
 
 
-def waterfall(hops: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+def render_waterfall(hops: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
     """A line per hop with its p50 and p95; the bars are the p50s, side by side."""
     known = [hop for hop in hops if hop["p50"] is not None]
     if known:

@@ -4,36 +4,44 @@ from math import isinf
 
 from monitoring.metrics.buckets import LATENCY_BUCKETS
 
-__all__ = ["clean", "count", "counted", "milliseconds", "rate", "span", "time_left"]
+__all__ = [
+    "clean_text",
+    "format_count",
+    "format_counted",
+    "format_latency",
+    "format_rate",
+    "format_span",
+    "format_time_left",
+]
 
 
-def clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Text of others in one line: nothing in it steers the terminal."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in " ".join(text.split()))
 
 
-def count(number: float) -> str:
+def format_count(number: float) -> str:
     """A whole number with its thousands apart."""
     return f"{number:,.0f}"
 
 
-def counted(number: int, noun: str) -> str:
+def format_counted(number: int, noun: str) -> str:
     """Such as `1 record` and `2,000 records`."""
-    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+    return f"{format_count(number)} {noun}{'' if number == 1 else 's'}"
 
 
-def milliseconds(number: float) -> str:
+def format_latency(number: float) -> str:
     """A latency; what is past the last bound of the histogram is only known to be."""
     most = LATENCY_BUCKETS[-1]
-    return f"{count(number)} ms" if number < 1000 * most else f"> {most:g} s"
+    return f"{format_count(number)} ms" if number < 1000 * most else f"> {most:g} s"
 
 
-def rate(per_second: float) -> str:
+def format_rate(per_second: float) -> str:
     """Return a rate per second, with no more digits than matter."""
     return f"{per_second:,.0f}/s" if per_second >= 1000 else f"{per_second:.3g}/s"
 
 
-def span(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """A span of time in its largest fitting unit: 0.4 s, 90 s, 12 min, 3 h, 4 d."""
     if 0 < seconds < 10:
         return f"{seconds:.1f} s"
@@ -44,6 +52,6 @@ def span(seconds: float) -> str:
     return f"{seconds / 3600:.0f} h" if seconds < 172_800 else f"{seconds / 86_400:.0f} d"
 
 
-def time_left(seconds: float) -> str:
+def format_time_left(seconds: float) -> str:
     """Return how long something lasts; above a year it is not counted."""
-    return "more than a year" if isinf(seconds) or seconds > 365 * 86_400 else span(seconds)
+    return "more than a year" if isinf(seconds) or seconds > 365 * 86_400 else format_span(seconds)

@@ -4,20 +4,20 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from deploy.monitor.flowing import FlowTime
-from deploy.monitor.left_out import LeftOutFields
+from deploy.monitor.flowing import HealthyFlowSpans
+from deploy.monitor.left_out import LeftOutReader
 from deploy.monitor.redrive import Redriver
 from deploy.settings import Settings
 from ingest.contract.errors import TidegateError, UnavailableError
-from lakehouse.render import plain
-from monitoring.page.answers import Answers, PageError, TopicRequest
+from lakehouse.render import json_value
+from monitoring.page.answers import PageApi, PageError, TopicRequest
 
-__all__ = ["make_answers"]
+__all__ = ["make_page_api"]
 
 
-def make_answers(
-    settings: Settings, stop: threading.Event, flow: FlowTime, *, newest: Callable[[], Settings] | None = None
-) -> Answers:
+def make_page_api(
+    settings: Settings, stop: threading.Event, flow: HealthyFlowSpans, *, newest: Callable[[], Settings] | None = None
+) -> PageApi:
     """Return the page's answers; heavy libraries are imported at the first request.
 
     Args:
@@ -27,7 +27,7 @@ def make_answers(
         newest: returns the settings with the current routes; without it, `settings` are used.
     """
     newest = newest or (lambda: settings)
-    root, redriver, left_out = settings.lake.root, Redriver(newest, stop), LeftOutFields(newest)
+    root, redriver, left_out = settings.lake.root, Redriver(newest, stop), LeftOutReader(newest)
 
     def device(name: str) -> dict[str, Any]:
         from deploy.monitor.device import show_device
@@ -66,7 +66,7 @@ def make_answers(
 
         return _told(lambda: show_topic(settings.kafka, wanted), unavailable=404)
 
-    return Answers(
+    return PageApi(
         device=device,
         devices=devices,
         dead_letters=dead_letters,
@@ -84,7 +84,7 @@ def _told(ask: Callable[[], dict[str, Any]], *, unavailable: int = 503) -> dict[
         PageError: the answer failed.
     """
     try:
-        found: dict[str, Any] = plain(ask())
+        found: dict[str, Any] = json_value(ask())
     except UnavailableError as error:
         raise PageError(unavailable, str(error)) from error
     except TidegateError as error:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.monitor.audit_finding import Audited, Faults, Finding, FindingFile
-from deploy.monitor.audit_run import AuditRun, TooLongError, audit_command
+from deploy.monitor.audit_finding import AuditFinding, BalanceFaults, FindingFile, FinishedAudit
+from deploy.monitor.audit_run import AuditRun, AuditTimeoutError, audit_command
 from monitoring.metrics.families import Samples
 
 __all__ = ["AuditProbe"]
@@ -79,7 +79,7 @@ class AuditProbe:
             self._run.close()
             self._run = None
 
-    def _begin_anew(self, accepted: Finding) -> None:
+    def _begin_anew(self, accepted: AuditFinding) -> None:
         """Start at once with a new audit after the accepted time: a running audit would find the same again."""
         self.close()
         self._proven_until = max(self._proven_until, accepted.until)
@@ -107,7 +107,7 @@ class AuditProbe:
             found = run.poll()
         except Exception as error:
             self._run = None
-            if isinstance(error, TooLongError):
+            if isinstance(error, AuditTimeoutError):
                 self._was_too_long = not self._is_look_back
                 self._rest(run)
             else:
@@ -117,7 +117,7 @@ class AuditProbe:
         if found is not None:
             self._run, self._was_too_long = None, False
             self._rest(run)
-            audited = Audited.of(found, began_at=run.began_at, window_seconds=self._window_seconds)
+            audited = FinishedAudit.of(found, began_at=run.began_at, window_seconds=self._window_seconds)
             self._finding.take(audited)
             skipped = self._prove(run.began_at, pending=audited.pending)
             self._take(found, took=run.seconds, skipped=skipped)
@@ -146,7 +146,7 @@ class AuditProbe:
         held = self._finding.held
         self.newest = {
             "at": time.time(),
-            **(held.faults if held else Faults())._asdict(),
+            **(held.faults if held else BalanceFaults())._asdict(),
             "messages": int(found["received"]),
             "since": found.get("since"),
             "notes": [*found.get("notes", []), *self._notes(held, skipped)],
@@ -159,7 +159,7 @@ class AuditProbe:
             "tidegate_audit_skipped_seconds_total": [((), self._skipped_seconds)],
         }
 
-    def _notes(self, held: Finding | None, skipped: float) -> Iterator[str]:
+    def _notes(self, held: AuditFinding | None, skipped: float) -> Iterator[str]:
         if skipped:
             yield _gap(skipped, self._window_seconds)
         if held is not None:
@@ -168,9 +168,9 @@ class AuditProbe:
             yield self._finding.fault
 
 
-def _samples_of(held: Finding | None) -> Samples:
+def _samples_of(held: AuditFinding | None) -> Samples:
     """Return the samples of the faults found by the newest audit, and by earlier ones that no audit has cleared."""
-    faults = held.faults if held else Faults()
+    faults = held.faults if held else BalanceFaults()
     return {
         "tidegate_audit_unaccounted_messages": [((), float(faults.unaccounted))],
         "tidegate_audit_duplicate_rows": [((), float(faults.duplicate_rows))],

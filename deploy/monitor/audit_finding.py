@@ -15,7 +15,15 @@ from typing import Any, Final, NamedTuple, Self
 
 from lakehouse.whole_file import write_json
 
-__all__ = ["Audited", "Faults", "Finding", "FindingFile", "accept_finding", "finding_after", "finding_file"]
+__all__ = [
+    "AuditFinding",
+    "BalanceFaults",
+    "FindingFile",
+    "FinishedAudit",
+    "accept_finding",
+    "finding_after",
+    "finding_file",
+]
 
 FILE_NAME: Final = "audit-finding.json"
 
@@ -25,7 +33,7 @@ Ranges = Mapping[str, tuple[int, int]]
 logger = logging.getLogger("tidegate.deploy.monitor")
 
 
-class Faults(NamedTuple):
+class BalanceFaults(NamedTuple):
     """Counts that must all be 0."""
 
     unaccounted: int = 0
@@ -34,7 +42,7 @@ class Faults(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Audited:
+class FinishedAudit:
     """One finished audit. Times are receive times in epoch seconds.
 
     Attributes:
@@ -49,7 +57,7 @@ class Audited:
     since: float
     until: float
     pending: int
-    faults: Faults
+    faults: BalanceFaults
     read: Ranges
     oldest: Mapping[str, int]
 
@@ -58,7 +66,7 @@ class Audited:
         """Return an audit from the report of `tidegate audit --json`."""
         pending = int(report.get("pending", 0))
         unaccounted = max(0, int(report["unaccounted"]) - pending)
-        faults = Faults(unaccounted, int(report["duplicate_rows"]), int(report["order_violations"]))
+        faults = BalanceFaults(unaccounted, int(report["duplicate_rows"]), int(report["order_violations"]))
         since = datetime.fromisoformat(report["since"]).timestamp() if "since" in report else began_at - window_seconds
         read = {where: (int(start), int(end)) for where, (start, end) in _by_partition(report.get("offsets"))}
         return cls(since, began_at, pending, faults, read, dict(_by_partition(report.get("oldest"))))
@@ -74,7 +82,7 @@ class Audited:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """Faults, the receive time in which they lie, and the records that show them.
 
     `provable` is False once Kafka no longer has all of these records.
@@ -82,7 +90,7 @@ class Finding:
 
     since: float
     until: float
-    faults: Faults
+    faults: BalanceFaults
     read: Ranges = field(default_factory=dict)
     provable: bool = True
 
@@ -97,15 +105,15 @@ class Finding:
         return f"Faults are in messages received from {_clock(self.since)} to {_clock(self.until)}. {end}"
 
 
-def finding_after(held: Finding | None, audited: Audited) -> Finding | None:
+def finding_after(held: AuditFinding | None, audited: FinishedAudit) -> AuditFinding | None:
     """Return the finding after one more audit; None only if there is no fault, or the audit has cleared all of it."""
     wrong = any(audited.faults)
     if held is None:
-        return Finding(audited.since, audited.until, audited.faults, audited.read) if wrong else None
+        return AuditFinding(audited.since, audited.until, audited.faults, audited.read) if wrong else None
     provable = held.provable and audited.can_see(held.read)
     if provable and audited.since <= held.since:
         if wrong:
-            return Finding(held.since, audited.until, audited.faults, audited.read)
+            return AuditFinding(held.since, audited.until, audited.faults, audited.read)
         # Pending messages may be the lost ones.
         return held if audited.pending else None
     if not wrong:
@@ -114,7 +122,7 @@ def finding_after(held: Finding | None, audited: Audited) -> Finding | None:
     both = [
         max(pair) if audited.since < held.until else sum(pair) for pair in zip(held.faults, audited.faults, strict=True)
     ]
-    return Finding(held.since, audited.until, Faults(*both), held.read, provable)
+    return AuditFinding(held.since, audited.until, BalanceFaults(*both), held.read, provable)
 
 
 class FindingFile:
@@ -129,7 +137,7 @@ class FindingFile:
         self.held = _read(file) if file is not None else None
         self._is_kept = self.held is not None
 
-    def take(self, audited: Audited) -> None:
+    def take(self, audited: FinishedAudit) -> None:
         """Update the finding with one more audit."""
         before, self.held = self.held, finding_after(self.held, audited)
         if self.held is None:
@@ -139,7 +147,7 @@ class FindingFile:
         elif self.held != before:
             self._keep(self.held)
 
-    def was_accepted(self) -> Finding | None:
+    def was_accepted(self) -> AuditFinding | None:
         """Return the finding that a person accepted since the last call, which removes its file; else None."""
         if self.held is None or not self._is_kept or self._file is None or self._file.exists():
             return None
@@ -147,7 +155,7 @@ class FindingFile:
         logger.info("a person accepted the audit's finding: %s", accepted.told())
         return accepted
 
-    def _keep(self, held: Finding) -> None:
+    def _keep(self, held: AuditFinding) -> None:
         if self._file is None:
             return
         try:
@@ -171,7 +179,7 @@ def finding_file(folder: Path) -> Path:
     return folder / FILE_NAME
 
 
-def accept_finding(folder: Path, author: str) -> tuple[Finding, Path] | None:
+def accept_finding(folder: Path, author: str) -> tuple[AuditFinding, Path] | None:
     """Remove the monitor's finding and write a report next to it; return None without a finding."""
     file = finding_file(folder)
     held = _read(file)
@@ -184,11 +192,13 @@ def accept_finding(folder: Path, author: str) -> tuple[Finding, Path] | None:
     return held, report
 
 
-def _read(file: Path) -> Finding | None:
+def _read(file: Path) -> AuditFinding | None:
     try:
         found = json.loads(file.read_text("utf-8"))
         read = {where: (int(start), int(end)) for where, (start, end) in found["read"].items()}
-        return Finding(float(found["since"]), float(found["until"]), Faults(*found["faults"]), read, found["provable"])
+        return AuditFinding(
+            float(found["since"]), float(found["until"]), BalanceFaults(*found["faults"]), read, found["provable"]
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

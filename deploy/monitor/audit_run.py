@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["AuditRun", "TooLongError", "audit_command"]
+__all__ = ["AuditRun", "AuditTimeoutError", "audit_command"]
 
 WAIT_SECONDS: Final = 20
 KILL_SECONDS: Final = 2.0
 
 
-class TooLongError(UnavailableError):
+class AuditTimeoutError(UnavailableError):
     """The audit was stopped because it took too long; one with a shorter window may finish."""
 
 
@@ -65,7 +65,7 @@ class AuditRun:
                 return None
             self.close()
             message = f"the audit took longer than {self._timeout_seconds:.0f} s and was stopped"
-            raise TooLongError(message)
+            raise AuditTimeoutError(message)
         try:
             return self._found()
         finally:

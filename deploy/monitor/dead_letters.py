@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from deploy.dlq.explain import mark_payload
-from deploy.dlq.letters import ask_letters, show_letter
+from deploy.dlq.letters import query_dead_letters, show_letter
 from deploy.dlq.next_steps import next_step
-from deploy.monitor.times import epoch, since
+from deploy.monitor.times import epoch_seconds, since
 from ingest.contract.reasons import Reason
 from lakehouse.catalog import table_names
-from lakehouse.render import plain
-from lakehouse.sql_text import sql_text
+from lakehouse.render import json_value
+from lakehouse.sql_text import duckdb_literal
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
@@ -70,15 +70,18 @@ def list_dead_letters(
 
 def count_unread(root: str, device: str, seconds: float) -> int:
     """Return the number of the device's messages that were rejected before their sequence number was read."""
-    where = f"device = {sql_text(device)} AND received_at >= {since(seconds)}"
-    reasons = ", ".join(map(sql_text, UNREAD))
-    return int(ask_letters(root, _UNREAD.format(where=where, reasons=reasons)).to_pylist()[0]["count"])
+    where = f"device = {duckdb_literal(device)} AND received_at >= {since(seconds)}"
+    reasons = ", ".join(map(duckdb_literal, UNREAD))
+    return int(query_dead_letters(root, _UNREAD.format(where=where, reasons=reasons)).to_pylist()[0]["count"])
 
 
 def _causes(root: str, device: str | None) -> list[dict[str, Any]]:
     """Return the counts by reason, highest first, each with the devices that have the most."""
     query = _CAUSES.format(where=_where(None, device), most=DEVICES_OF_A_CAUSE)
-    rows = [{**row, "last_received_at": epoch(row["last_received_at"])} for row in ask_letters(root, query).to_pylist()]
+    rows = [
+        {**row, "last_received_at": epoch_seconds(row["last_received_at"])}
+        for row in query_dead_letters(root, query).to_pylist()
+    ]
     of_device = ("device", "mqtt_topic", "letters", "redriven", "last_received_at")
     return [
         {name: cause[name] for name in ("reason", "devices", "letters", "redriven", "last_received_at")}
@@ -98,8 +101,8 @@ def unknown_letters(root: str, ids: Sequence[str]) -> list[str]:
     """Return the ids without a dead letter, in their order."""
     if not ids or "dead_letters" not in table_names(root):
         return list(ids)
-    listed = ", ".join(map(sql_text, ids))
-    found = {row["id"] for row in ask_letters(root, _KNOWN.format(ids=listed)).to_pylist()}
+    listed = ", ".join(map(duckdb_literal, ids))
+    found = {row["id"] for row in query_dead_letters(root, _KNOWN.format(ids=listed)).to_pylist()}
     return [each for each in ids if each not in found]
 
 
@@ -109,9 +112,9 @@ def letters_of(
     """Return the newest dead letters, of one reason or device if given, and older than the dead letter `before`."""
     where = _where(reason, device)
     if before is not None:
-        where += f" AND {_OLDER.format(before=sql_text(before))}"
-    found = ask_letters(root, _ROWS.format(where=where, limit=int(limit))).to_pylist()
-    return [{**row, "received_at": epoch(row["received_at"])} for row in found]
+        where += f" AND {_OLDER.format(before=duckdb_literal(before))}"
+    found = query_dead_letters(root, _ROWS.format(where=where, limit=int(limit))).to_pylist()
+    return [{**row, "received_at": epoch_seconds(row["received_at"])} for row in found]
 
 
 def show_dead_letter(root: str, letter: str, settings: "Settings | None" = None) -> dict[str, Any]:
@@ -148,11 +151,11 @@ def _draft(root: str, row: Mapping[str, Any], settings: "Settings") -> str | Non
 
 
 def _fact(value: Any) -> Any:
-    at = epoch(value)
-    return plain(value) if at is None else at
+    at = epoch_seconds(value)
+    return json_value(value) if at is None else at
 
 
 def _where(reason: str | None, device: str | None) -> str:
     wanted: Mapping[str, str | None] = {"reason": reason, "device": device}
-    terms = [f"{name} = {sql_text(text)}" for name, text in wanted.items() if text is not None]
+    terms = [f"{name} = {duckdb_literal(text)}" for name, text in wanted.items() if text is not None]
     return " AND ".join([f"received_at >= {since(SUMMARY_SECONDS)}", *terms])

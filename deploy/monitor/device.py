@@ -5,15 +5,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from deploy.monitor.dead_letters import count_unread, letters_of
-from deploy.monitor.device_readings import LastReadings, last_readings
-from deploy.monitor.flowing import FlowTime
-from deploy.monitor.left_out import LeftOutFields
+from deploy.monitor.device_readings import RecentReadings, last_readings
+from deploy.monitor.flowing import HealthyFlowSpans
+from deploy.monitor.left_out import LeftOutReader
 from deploy.monitor.silence import judged_devices
-from deploy.monitor.times import epoch, since
+from deploy.monitor.times import epoch_seconds, since
 from ingest.contract.errors import TidegateError
 from lakehouse.catalog import table_names
 from lakehouse.query import run_sql
-from lakehouse.sql_text import sql_text
+from lakehouse.sql_text import duckdb_literal
 
 __all__ = ["find_devices", "show_device"]
 
@@ -39,11 +39,13 @@ def find_devices(root: str, search: str, limit: int) -> dict[str, Any]:
     """Return the devices whose id contains the text, ignoring case; the last seen first."""
     if "devices" not in table_names(root):
         return {"devices": []}
-    where = f"contains(lower(device), lower({sql_text(search)}))" if search else "true"
+    where = f"contains(lower(device), lower({duckdb_literal(search)}))" if search else "true"
     return {"devices": [_row(row) for row in run_sql(root, _ROW.format(where=where, limit=int(limit))).to_pylist()]}
 
 
-def show_device(root: str, device: str, flow: FlowTime, left_out: LeftOutFields | None = None) -> dict[str, Any]:
+def show_device(
+    root: str, device: str, flow: HealthyFlowSpans, left_out: LeftOutReader | None = None
+) -> dict[str, Any]:
     """Return everything that the device's page shows; unknown values are None or empty.
 
     Args:
@@ -52,12 +54,14 @@ def show_device(root: str, device: str, flow: FlowTime, left_out: LeftOutFields 
         flow: the spans in which data reached the tables.
         left_out: the fields that mappings leave out, by route.
     """
-    names, quoted, now = table_names(root), sql_text(device), time.time()
+    names, quoted, now = table_names(root), duckdb_literal(device), time.time()
     rows: list[Any] = []
     if "devices" in names:
         rows = run_sql(root, _ROW.format(where=f"device = {quoted}", limit=1)).to_pylist()
     row = _row(rows[0]) if rows else None
-    readings = last_readings(root, quoted, row["last_seen"] if row else None) if "readings" in names else LastReadings()
+    readings = (
+        last_readings(root, quoted, row["last_seen"] if row else None) if "readings" in names else RecentReadings()
+    )
     letters = letters_of(root, device=device, limit=LETTERS) if "dead_letters" in names else []
     silent = _is_silent(root, quoted, flow) if row else None
     if row:
@@ -85,7 +89,7 @@ def _hear(row: dict[str, Any], received: Iterable[float | None], now: float) -> 
         row |= {"last_seen": newest, "silent_seconds": max(0.0, now - newest)}
 
 
-def _is_silent(root: str, quoted: str, flow: FlowTime) -> bool | None:
+def _is_silent(root: str, quoted: str, flow: HealthyFlowSpans) -> bool | None:
     """Return whether the fleet's figures count the device as silent; None if they do not judge it."""
     rows = run_sql(root, _SILENT.format(judged=judged_devices(flow), device=quoted)).to_pylist()
     return rows[0]["is_silent"] if rows else None
@@ -97,19 +101,19 @@ def _stale_since(root: str, quoted: str) -> float | None:
         rows = run_sql(root, _STALE.format(device=quoted)).to_pylist()
     except TidegateError:
         return None
-    return epoch(rows[0]["since"])
+    return epoch_seconds(rows[0]["since"])
 
 
 def _row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "device": row["device"],
-        "first_seen": epoch(row["first_seen"]),
-        "last_seen": epoch(row["last_seen"]),
+        "first_seen": epoch_seconds(row["first_seen"]),
+        "last_seen": epoch_seconds(row["last_seen"]),
         "silent_seconds": max(0.0, row["silent_seconds"]),
         "interval_s": row["interval_learned_s"],
         "clock_skew_ms": row["clock_skew_ms"],
         "last_rejected_because": row["last_rejected_because"],
-        "last_rejected_at": epoch(row["last_rejected_at"]),
+        "last_rejected_at": epoch_seconds(row["last_rejected_at"]),
     }
 
 

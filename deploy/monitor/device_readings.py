@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from lakehouse.query import run_sql
 
-__all__ = ["LastReadings", "last_readings", "text_runs"]
+__all__ = ["RecentReadings", "last_readings", "text_runs"]
 
 SPANS: Final = (3600.0, 86_400.0)
 """Seconds before the device's newest message in which readings are searched: first the short span, then the long one."""
@@ -36,7 +36,7 @@ ORDER BY max(received_at) DESC, metric"""
 
 
 @dataclass(frozen=True, slots=True)
-class LastReadings:
+class RecentReadings:
     """Last readings of a device.
 
     Attributes:
@@ -52,7 +52,7 @@ class LastReadings:
     topics: frozenset[str] = frozenset()
 
 
-def last_readings(root: str, quoted: str, heard_at: float | None) -> LastReadings:
+def last_readings(root: str, quoted: str, heard_at: float | None) -> RecentReadings:
     """Return the last readings of a device, given by its quoted SQL name.
 
     `heard_at` is a time at or before its last message; without it, search the last hour.
@@ -71,7 +71,7 @@ def last_readings(root: str, quoted: str, heard_at: float | None) -> LastReading
         if rows and all(len(row["at"]) >= POINTS for row in rows):
             break
     texts = [run for row in rows if row["is_text"] for run in text_runs(row["metric"], row["at"], row["text"])[:RUNS]]
-    return LastReadings(
+    return RecentReadings(
         [{name: row[name] for name in ("metric", "unit", "at", "value")} for row in rows if not row["is_text"]],
         sorted(texts, key=lambda run: run["last_at"], reverse=True),
         max((row["received_at"] for row in rows), default=None),

@@ -9,11 +9,11 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from deploy.monitor.flowing import FlowTime
+from deploy.monitor.flowing import HealthyFlowSpans
 from deploy.monitor.silence import judged_devices
 from deploy.monitor.times import since
 from ingest.contract.errors import TidegateError, UnavailableError
-from lakehouse.sql_text import sql_text
+from lakehouse.sql_text import duckdb_literal
 from monitoring.metrics.families import Samples
 
 __all__ = ["FleetProbe"]
@@ -80,7 +80,7 @@ class FleetProbe:
         flow: the spans in which data reached the tables; only in these does a device's silence count.
     """
 
-    def __init__(self, root: str, flow: FlowTime) -> None:
+    def __init__(self, root: str, flow: HealthyFlowSpans) -> None:
         self._root, self._flow = root, flow
         self._not_before = 0.0
         self._samples: Samples = {}
@@ -111,7 +111,7 @@ class FleetProbe:
         from deploy.local.canary import DEVICE
 
         query = _DEVICES.format(
-            canary=sql_text(DEVICE),
+            canary=duckdb_literal(DEVICE),
             judged=judged_devices(self._flow),
             skew=SKEW_MS,
             top=TOP,
@@ -121,7 +121,7 @@ class FleetProbe:
     def _ask_ledger(self) -> Mapping[str, Any] | None:
         from deploy.local.canary import DEVICE
 
-        query = _LEDGER.format(since=since(LEDGER_SECONDS), canary=sql_text(DEVICE), top=TOP)
+        query = _LEDGER.format(since=since(LEDGER_SECONDS), canary=duckdb_literal(DEVICE), top=TOP)
         found = self._row("ledger", query)
         if found is None:
             return None
@@ -134,7 +134,9 @@ class FleetProbe:
         """Return the devices with rejections for a reason that they did not have in the day before."""
         from deploy.local.canary import DEVICE
 
-        query = _REFUSED.format(canary=sql_text(DEVICE), clean=since(CLEAN_SECONDS), news=since(NEWS_SECONDS), top=TOP)
+        query = _REFUSED.format(
+            canary=duckdb_literal(DEVICE), clean=since(CLEAN_SECONDS), news=since(NEWS_SECONDS), top=TOP
+        )
         return self._row("dead_letters", query)
 
     def _ask_latest(self) -> Mapping[str, Any] | None:
@@ -142,7 +144,7 @@ class FleetProbe:
         from deploy.local.canary import DEVICE
 
         try:
-            return self._row("latest", _LATEST.format(canary=sql_text(DEVICE)))
+            return self._row("latest", _LATEST.format(canary=duckdb_literal(DEVICE)))
         except TidegateError as error:
             logger.debug("the table latest cannot be queried: %s", error)
             return None
@@ -152,7 +154,7 @@ class FleetProbe:
 
         if not devices or "devices" not in _names(self._root):
             return {}
-        query = _REASONS.format(devices=", ".join(map(sql_text, devices)))
+        query = _REASONS.format(devices=", ".join(map(duckdb_literal, devices)))
         return {row["device"]: row["last_rejected_because"] for row in run_sql(self._root, query).to_pylist()}
 
     def _row(self, table: str, query: str) -> Mapping[str, Any] | None:

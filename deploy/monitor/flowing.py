@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["FlowTime"]
+__all__ = ["HealthyFlowSpans"]
 
 MOST_GAP_SECONDS: Final = 60.0
 """After a longer gap between looks (a machine that slept) the time in between is unknown."""
@@ -13,7 +13,7 @@ Span = tuple[float, float]
 """(from, until) in epoch seconds."""
 
 
-class FlowTime:
+class HealthyFlowSpans:
     """Spans in which the whole path worked, as seen by this monitor.
 
     One thread calls `note`, another one reads.

@@ -15,7 +15,7 @@ from deploy.settings import Settings
 if TYPE_CHECKING:
     from gateway.routes import RouteTable
 
-__all__ = ["LeftOutFields"]
+__all__ = ["LeftOutReader"]
 
 KEPT_SECONDS: Final = 60.0
 """Seconds that an answer is kept; gateways write about once a minute."""
@@ -25,7 +25,7 @@ PATIENCE_SECONDS: Final = 1.0
 logger = logging.getLogger("tidegate.monitor.left_out")
 
 
-class LeftOutFields:
+class LeftOutReader:
     """Cache of the gateways' records, read when a device is shown, at most once a minute, on its own thread."""
 
     def __init__(self, newest: Callable[[], Settings], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -56,7 +56,7 @@ class LeftOutFields:
             self._answered.wait(PATIENCE_SECONDS)
 
     def _read(self) -> None:
-        from gateway.keep_field import with_steps
+        from gateway.keep_field import add_keep_steps
         from gateway.left_out import is_left_out, read_left_out
         from gateway.routes import compile_routes
         from ingest.state import read_state
@@ -65,7 +65,7 @@ class LeftOutFields:
             settings = self._newest()
             found = read_left_out(read_state(settings.kafka, wanted=is_left_out))
             table = compile_routes(settings.routes, settings.gateway)
-            rows = with_steps(found, table, settings.gateway.vendors)
+            rows = add_keep_steps(found, table, settings.gateway.vendors)
             self._table, self._rows = table, [{**row, "since": row["since_ms"] / 1000} for row in rows]
         except Exception as error:  # The page shows the device without these fields.
             self._rows = None

@@ -35,12 +35,12 @@ def make_probes(
     """Yield the probes for the systems in the settings; `data` is the folder of an embedded run."""
     from deploy.monitor.certificates import CertificateProbe, tls_servers
     from deploy.monitor.host import HostProbe
-    from gateway.broker_figures import BrokerFigures
+    from gateway.broker_figures import BrokerProbe
     from ingest.cluster import ClusterProbe
 
     yield Probe("host", HOST_SECONDS, HostProbe(_folders(settings, data)).look)
     # The id is unique: two monitors with the same id would disconnect each other again and again.
-    broker = BrokerFigures(settings.mqtt, f"tidegate-monitor-{uuid.uuid4().hex[:12]}")
+    broker = BrokerProbe(settings.mqtt, f"tidegate-monitor-{uuid.uuid4().hex[:12]}")
     yield Probe("broker", BROKER_SECONDS, broker.look, broker.close)
     kafka = ClusterProbe(settings.kafka, lambda: groups_of(history, settings))
     yield Probe("kafka", KAFKA_SECONDS, kafka.look, kafka.close)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from monitoring.alerts.model import Alert
 from monitoring.scrape import OPENER
 
-__all__ = ["answers", "burning"]
+__all__ = ["burning", "is_ready"]
 
 TIMEOUT_SECONDS: Final = 1.0
 WATCHDOG: Final = "TidegateWatchdog"
@@ -19,7 +19,7 @@ MOST_BYTES: Final = 4 * 1024**2
 Burning = tuple[bool, list[dict[str, Any]]]
 
 
-def answers(url: str) -> Callable[[], bool]:
+def is_ready(url: str) -> Callable[[], bool]:
     """Return a check of whether the server at this address is ready; for Prometheus and Alertmanager."""
 
     def ask() -> bool:

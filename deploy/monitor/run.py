@@ -9,19 +9,19 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.command_line import CommandLine, command_name, of_data
-from deploy.hops import unservable, version
+from deploy.command_line import CommandLine, command_name, commands_for_data
+from deploy.hops import explain_bind_failure, version
 from deploy.local.runfile import read_run
-from deploy.monitor.answers import make_answers
+from deploy.monitor.answers import make_page_api
 from deploy.monitor.audit import AuditProbe
 from deploy.monitor.audit_finding import finding_file
 from deploy.monitor.fleet import FleetProbe
-from deploy.monitor.flowing import FlowTime
-from deploy.monitor.parts import supervised
+from deploy.monitor.flowing import HealthyFlowSpans
+from deploy.monitor.parts import read_supervised_parts
 from deploy.monitor.probes import NEEDED, is_flowing, make_probes
-from deploy.monitor.prometheus import Burning, answers, burning
+from deploy.monitor.prometheus import Burning, burning, is_ready
 from deploy.monitor.tables import TablesOnDisk
-from deploy.monitor.targets import addresses, targets_of
+from deploy.monitor.targets import metrics_addresses, scrape_targets
 from deploy.process import configure_logging, stop_on_signals
 from deploy.settings import Settings
 from deploy.settings_reload import SettingsFile
@@ -32,18 +32,18 @@ from monitoring.alerts.catalog import alerts as alerts_of
 from monitoring.alerts.evaluate import Evaluator, used_metrics
 from monitoring.exporter import CollectorRegistry
 from monitoring.history import History
-from monitoring.look import Look, own_scrape
+from monitoring.look import ScrapeLoop, scrape_self
 from monitoring.metrics.monitor import MonitorMetrics
 from monitoring.metrics.process import build_info, process_metrics
 from monitoring.page.app import make_page
-from monitoring.page.board import Board
+from monitoring.page.board import SnapshotBroadcaster
 from monitoring.page.security import read_token
 from monitoring.page.server import PageServer
-from monitoring.poll import Poll
-from monitoring.probe import Probes
+from monitoring.poll import PeriodicQuery
+from monitoring.probe import ProbeSet
 from monitoring.snapshot.build import METRICS, build_snapshot
 from monitoring.snapshot.numbers import finite
-from monitoring.snapshot.side import Names, Side
+from monitoring.snapshot.side import KafkaNames, SnapshotInputs
 
 __all__ = ["Monitor", "run_monitor"]
 
@@ -82,23 +82,23 @@ class Monitor:
         process_metrics(self._registry)
         self._alerts = alerts_of(monitoring)
         wanted = used_metrics(self._alerts) | METRICS | NEEDED
-        self._history, self._evaluator, self._board = History(wanted), Evaluator(self._alerts), Board()
-        self._flow = FlowTime()
+        self._history, self._evaluator, self._board = History(wanted), Evaluator(self._alerts), SnapshotBroadcaster()
+        self._flow = HealthyFlowSpans()
         self._fleet = FleetProbe(settings.lake.root, self._flow)
         self._audit = AuditProbe(config, monitoring.audit_seconds, keep=finding_file(self._data))
         probes = make_probes(settings, self._history, self._fleet, self._audit, data=self._data)
-        self._probes = Probes(probes, self._metrics)
+        self._probes = ProbeSet(probes, self._metrics)
         self._polls = _Polls(
             settings, burning(monitoring.prometheus_url, self._alerts) if monitoring.prometheus_url else None
         )
         self._started_at = time.time()
         self._line = _command_line(config)
-        self._names = Names(readings=READINGS, group=LAND_GROUP)
-        self._targets = {f"tidegate-{part}": ", ".join(urls) for part, urls in addresses(monitoring).items()}
-        self.look = Look(
-            targets_of(monitoring),
+        self._names = KafkaNames(readings=READINGS, group=LAND_GROUP)
+        self._targets = {f"tidegate-{part}": ", ".join(urls) for part, urls in metrics_addresses(monitoring).items()}
+        self.look = ScrapeLoop(
+            scrape_targets(monitoring),
             self._history,
-            own=(OWN_JOB, lambda: own_scrape(self._registry, wanted)),
+            own=(OWN_JOB, lambda: scrape_self(self._registry, wanted)),
             publish=self._publish,
             every_seconds=monitoring.look_seconds,
             news=self._states,
@@ -111,7 +111,7 @@ class Monitor:
         page = make_page(
             monitoring,
             self._board,
-            make_answers(self._settings, self._stop, self._flow, newest=self._source.newest),
+            make_page_api(self._settings, self._stop, self._flow, newest=self._source.newest),
             registry=self._registry,
             metrics=self._metrics,
             healthy=self.look.healthy,
@@ -119,7 +119,7 @@ class Monitor:
         try:
             server = PageServer(page.app, host=monitoring.host, port=monitoring.page_port)
         except OSError as error:
-            msg = unservable(error, monitoring.host, monitoring.page_port, "the page", "page_port")
+            msg = explain_bind_failure(error, monitoring.host, monitoring.page_port, "the page", "page_port")
             raise UnavailableError(msg) from error
         self.port = server.port
         self._cleanup.callback(server.close)
@@ -136,7 +136,7 @@ class Monitor:
 
     def _states(self) -> dict[str, Any]:
         """Return the state of each part of an embedded run, so that a part that dies is shown at once."""
-        run = supervised(self._data)
+        run = read_supervised_parts(self._data)
         return {name: part.get("state") for name, part in run.parts.items()} if run else {}
 
     def _publish(self, now: float) -> None:
@@ -148,10 +148,10 @@ class Monitor:
         snapshot = build_snapshot(self._history, self._side(states), self._names, self._settings.monitoring, now=now)
         self._board.publish(snapshot)
 
-    def _side(self, states: Iterable[Mapping[str, Any]]) -> Side:
+    def _side(self, states: Iterable[Mapping[str, Any]]) -> SnapshotInputs:
         prometheus_up, burns = self._polls.burning
-        run = supervised(self._data)
-        return Side(
+        run = read_supervised_parts(self._data)
+        return SnapshotInputs(
             version=version(),
             started_at=self._started_at,
             targets=self._targets,
@@ -175,15 +175,21 @@ class _Polls:
 
     def __init__(self, settings: Settings, ask_burning: Any) -> None:
         monitoring, tables = settings.monitoring, TablesOnDisk(settings.lake.root)
-        self._tables: Poll[list[dict[str, Any]]] = Poll("poll tables", monitoring.look_seconds, tables.look, default=[])
+        self._tables: PeriodicQuery[list[dict[str, Any]]] = PeriodicQuery(
+            "poll tables", monitoring.look_seconds, tables.look, default=[]
+        )
         unknown: tuple[bool | None, list[dict[str, Any]]] = (None, [])
         down: Burning = (False, [])
-        self._burning = Poll("poll prometheus", ASK_SECONDS, ask_burning, default=down) if ask_burning else None
+        self._burning = (
+            PeriodicQuery("poll prometheus", ASK_SECONDS, ask_burning, default=down) if ask_burning else None
+        )
         url = monitoring.alertmanager_url
-        self._alertmanager = Poll("poll alertmanager", ASK_SECONDS, answers(url), default=False) if url else None
+        self._alertmanager = (
+            PeriodicQuery("poll alertmanager", ASK_SECONDS, is_ready(url), default=False) if url else None
+        )
         self._unknown = unknown
 
-    def _all(self) -> list[Poll[Any]]:
+    def _all(self) -> list[PeriodicQuery[Any]]:
         return [poll for poll in (self._tables, self._burning, self._alertmanager) if poll is not None]
 
     def start(self) -> None:
@@ -213,7 +219,7 @@ def _command_line(config: Path) -> CommandLine:
     """Return the command line for this monitor's pipeline: the embedded run of its folder, or else its settings file."""
     run, file = read_run(config.absolute().parent), config.absolute()
     if run is not None and run.config == file.name:
-        return of_data(file.parent)
+        return commands_for_data(file.parent)
     return CommandLine(command_name(), f"--config {shlex.quote(str(file))}")
 
 

@@ -3,7 +3,7 @@
 import time
 from typing import Final
 
-from deploy.monitor.flowing import FlowTime
+from deploy.monitor.flowing import HealthyFlowSpans
 from monitoring.silence import LEAST_LIFE, LEAST_SILENCE, MOST_SILENCE, SHORT_LIFE_SILENCE
 
 __all__ = ["judged_devices"]
@@ -22,7 +22,7 @@ WITH heard AS (
 )"""
 
 
-def judged_devices(flow: FlowTime) -> str:
+def judged_devices(flow: HealthyFlowSpans) -> str:
     """Return the start of a query that can select from `judged`: device, seen, silent_seconds, interval_s, is_silent.
 
     `is_silent` is NULL for devices that are not judged: seen too long ago, or only for a short time so far.

@@ -4,10 +4,10 @@ import time
 from datetime import datetime
 from typing import Any
 
-__all__ = ["epoch", "since"]
+__all__ = ["epoch_seconds", "since"]
 
 
-def epoch(value: Any) -> float | None:
+def epoch_seconds(value: Any) -> float | None:
     """Return a table's time in epoch seconds; None for other values."""
     return value.timestamp() if isinstance(value, datetime) else None
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from ingest.cluster import is_own_topic
-from ingest.cluster_state import Partition
+from ingest.cluster_state import PartitionState
 from ingest.contract.errors import UnavailableError
-from ingest.peek import Begin, Look, Wanted, peek
-from ingest.peek_record import Piece, Record
+from ingest.peek import Begin, BrowseRequest, BrowseResult, browse_topic
+from ingest.peek_record import RecordPiece, ShownRecord
 from ingest.settings import KafkaSettings
-from ingest.topic_sight import TopicSight, topic_sights
+from ingest.topic_sight import TopicOverview, topic_overviews
 from monitoring.page.answers import TopicRequest
 
 __all__ = ["is_shown", "list_topics", "show_topic"]
@@ -30,7 +30,7 @@ def list_topics(kafka: KafkaSettings) -> dict[str, Any]:
     Raises:
         RetryableError: Kafka does not answer.
     """
-    return {"topics": [_topic(sight) for sight in topic_sights(kafka, is_shown)]}
+    return {"topics": [_topic(sight) for sight in topic_overviews(kafka, is_shown)]}
 
 
 def show_topic(kafka: KafkaSettings, wanted: TopicRequest) -> dict[str, Any]:
@@ -43,9 +43,9 @@ def show_topic(kafka: KafkaSettings, wanted: TopicRequest) -> dict[str, Any]:
     if not is_shown(wanted.name):
         message = f"Topic {wanted.name} is not one of Tidegate's: this page shows only topics that begin with {OURS}"
         raise UnavailableError(message)
-    look = peek(
+    look = browse_topic(
         kafka,
-        Wanted(
+        BrowseRequest(
             topic=wanted.name,
             begin=cast(Begin, wanted.begin),
             at=wanted.at,
@@ -59,7 +59,7 @@ def show_topic(kafka: KafkaSettings, wanted: TopicRequest) -> dict[str, Any]:
     return {"topic": wanted.name, **_look(look)}
 
 
-def _topic(sight: TopicSight) -> dict[str, Any]:
+def _topic(sight: TopicOverview) -> dict[str, Any]:
     told = sight.settings
     kept = told.retention if told else None
     return {
@@ -73,7 +73,7 @@ def _topic(sight: TopicSight) -> dict[str, Any]:
     }
 
 
-def _partition(one: Partition, sight: TopicSight) -> dict[str, Any]:
+def _partition(one: PartitionState, sight: TopicOverview) -> dict[str, Any]:
     known = one.oldest is not None and one.end is not None
     return {
         "partition": one.partition,
@@ -88,7 +88,7 @@ def _partition(one: Partition, sight: TopicSight) -> dict[str, Any]:
     }
 
 
-def _look(look: Look) -> dict[str, Any]:
+def _look(look: BrowseResult) -> dict[str, Any]:
     return {
         "records": [_record(record) for record in look.records],
         "older": _places(look.older),
@@ -107,7 +107,7 @@ def _places(positions: Mapping[int, int] | None) -> str | None:
     return ",".join(f"{one}:{offset}" for one, offset in sorted(positions.items())) if positions else None
 
 
-def _record(record: Record) -> dict[str, Any]:
+def _record(record: ShownRecord) -> dict[str, Any]:
     headers = record.headers
     return {
         "partition": record.partition,
@@ -121,7 +121,7 @@ def _record(record: Record) -> dict[str, Any]:
     }
 
 
-def _piece(piece: Piece | None) -> dict[str, Any] | None:
+def _piece(piece: RecordPiece | None) -> dict[str, Any] | None:
     if piece is None:
         return None
     content = {"text": piece.text} if piece.base64 is None else {"base64": piece.base64}

@@ -9,11 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from deploy.demo.hold import crashing, hanging
+from deploy.demo.hold import crash_part, hang_part
 from deploy.local.runfile import read_run
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["SoakFault", "broken", "kills_of", "plan_faults"]
+__all__ = ["SoakFault", "break_part", "kills_of", "plan_faults"]
 
 PARTS: Final = ("gateway", "broker", "kafka", "stream")
 EVERY_SECONDS: Final = 60.0
@@ -52,18 +52,18 @@ def kills_of(faults: Sequence[SoakFault]) -> Counter[str]:
     return killed
 
 
-def broken(data: Path, fault: SoakFault, run_id: str) -> AbstractContextManager[None]:
+def break_part(data: Path, fault: SoakFault, run_id: str) -> AbstractContextManager[None]:
     """The part is broken while the block runs.
 
     Raises:
         UnavailableError: it does not run at this moment.
     """
     if fault.way == "kill":
-        return crashing(partial(_pid, data, fault.part), run_id)
+        return crash_part(partial(_pid, data, fault.part), run_id)
     if (pid := _pid(data, fault.part)) is None:
         msg = f"{fault.part} is not running"
         raise UnavailableError(msg)
-    return hanging(pid, run_id)
+    return hang_part(pid, run_id)
 
 
 def _pid(data: Path, part: str) -> int | None:

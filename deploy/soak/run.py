@@ -15,10 +15,10 @@ from deploy.bench.target import own_run
 from deploy.local.budget import spark_jvm_mb
 from deploy.local.runfile import read_state, require_run
 from deploy.settings import Settings
-from deploy.soak.faults import SoakFault, broken, kills_of, plan_faults
+from deploy.soak.faults import SoakFault, break_part, kills_of, plan_faults
 from deploy.soak.load import SoakLoad
-from deploy.soak.sample import Counted, take_figures
-from deploy.soak.slopes import Sample, as_rows, judge, slopes_of
+from deploy.soak.sample import RestartSafeCounter, take_figures
+from deploy.soak.slopes import SoakSample, as_rows, judge_soak, slopes_of
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["PORT_OFFSET", "SoakOptions", "render_soak", "run_soak"]
@@ -49,8 +49,8 @@ class _Watched:
     """Observations so far."""
 
     began: float = field(default_factory=time.monotonic)
-    samples: list[Sample] = field(default_factory=list)
-    landing: Counted = field(default_factory=Counted)
+    samples: list[SoakSample] = field(default_factory=list)
+    landing: RestartSafeCounter = field(default_factory=RestartSafeCounter)
     injected: list[SoakFault] = field(default_factory=list)
 
     @property
@@ -75,12 +75,12 @@ def run_soak(options: SoakOptions, folder: Path, *, tell: Tell) -> dict[str, Any
         watched, load = _Watched(), SoakLoad(settings.mqtt, rate=options.rate, seconds=options.minutes * 60)
         _load_and_look(options, folder, settings, watched, load, tell)
         ready = _wait_until_ready(folder, READY_SECONDS)
-        watched.samples.append(Sample(watched.seconds, take_figures(folder, settings, watched.landing)))
+        watched.samples.append(SoakSample(watched.seconds, take_figures(folder, settings, watched.landing)))
         tell("The load has ended; the audit now reads everything.")
         report = audit(settings.kafka, settings.lake.root, None, wait_seconds=AUDIT_SECONDS).to_dict()
         restarts = {name: part["restarts"] for name, part in read_state(folder).get("parts", {}).items()}
     slopes = slopes_of(watched.samples)
-    verdict = judge(
+    verdict = judge_soak(
         slopes,
         report,
         acknowledged=load.acknowledged,
@@ -112,7 +112,7 @@ def run_soak(options: SoakOptions, folder: Path, *, tell: Tell) -> dict[str, Any
     }
 
 
-def _rounded(sample: Sample) -> dict[str, float]:
+def _rounded(sample: SoakSample) -> dict[str, float]:
     return {name: round(value, 3) for name, value in sample.figures.items()}
 
 
@@ -127,7 +127,7 @@ def _load_and_look(
     try:
         while watched.seconds < seconds:
             figures = take_figures(folder, settings, watched.landing)
-            watched.samples.append(Sample(watched.seconds, figures))
+            watched.samples.append(SoakSample(watched.seconds, figures))
             if watched.seconds - told >= TELL_SECONDS:
                 told = watched.seconds
                 tell(_progress(watched, figures))
@@ -154,7 +154,7 @@ def _break(options: SoakOptions, folder: Path, watched: _Watched, done: threadin
         if done.wait(max(0.0, fault.at - watched.seconds)):
             return
         # A part that the fault before ended, and that is not back yet, cannot hang.
-        with suppress(UnavailableError), broken(folder, fault, run_id):
+        with suppress(UnavailableError), break_part(folder, fault, run_id):
             watched.injected.append(fault)
             tell(f"{watched.seconds / 60:6.1f} min  {fault.part} {WAYS[fault.way]} for {fault.seconds:g} s")
             done.wait(fault.seconds)

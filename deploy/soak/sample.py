@@ -13,7 +13,7 @@ from deploy.local.snapshot import ask_monitor
 from deploy.settings import Settings
 from monitoring.scrape import Scrape, scrape
 
-__all__ = ["Counted", "jvm_figures", "take_figures"]
+__all__ = ["RestartSafeCounter", "jvm_figures", "take_figures"]
 
 _MB: Final = 1024**2
 _STATE_ENDS: Final = ("_ranges", "_identities")
@@ -23,7 +23,7 @@ _OLD_POOLS: Final = ("Old Gen", "Tenured Gen")
 _LANDING_RESTARTS: Final = "tidegate_stream_query_restarts_total"
 
 
-class Counted:
+class RestartSafeCounter:
     """A counter of a process that may start again, summed over its lives."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Counted:
         self._last = value
 
 
-def take_figures(data: Path, settings: Settings, landing: Counted) -> dict[str, float]:
+def take_figures(data: Path, settings: Settings, landing: RestartSafeCounter) -> dict[str, float]:
     """Return all known figures by name; `landing` receives the restarts of the landing query."""
     figures: dict[str, float] = {}
     run = read_run(data)

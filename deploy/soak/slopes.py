@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import combinations
 from typing import Any, Final
 
-__all__ = ["BOUNDS", "Sample", "Slope", "SoakVerdict", "as_rows", "judge", "slope_per_hour", "slopes_of"]
+__all__ = ["BOUNDS", "Slope", "SoakSample", "SoakVerdict", "as_rows", "judge_soak", "slope_per_hour", "slopes_of"]
 
 WARM_UP_RATIO: Final = 0.2
 """Share of the whole time that is not judged: caches fill, and the JVM's heap takes its size."""
@@ -39,7 +39,7 @@ is left after a full collection (`heap_live_mb`) and what lies outside the heap 
 
 
 @dataclass(frozen=True)
-class Sample:
+class SoakSample:
     """All figures at one moment; `at` is seconds since the load began. A figure that is unknown then is left out."""
 
     at: float
@@ -92,7 +92,7 @@ def _bins(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return [(statistics.median(at for at, _ in chunk), statistics.median(v for _, v in chunk)) for chunk in chunks]
 
 
-def slopes_of(samples: Sequence[Sample], bounds: Mapping[str, float | None] = BOUNDS) -> list[Slope]:
+def slopes_of(samples: Sequence[SoakSample], bounds: Mapping[str, float | None] = BOUNDS) -> list[Slope]:
     """The slope of each figure after the warm-up, by name; not judged where what is left is too short."""
     if not samples:
         return []
@@ -114,7 +114,7 @@ def _slope(name: str, points: list[tuple[float, float]], begin: float, bounds: M
     return Slope(name, round(values[0], 2), round(values[-1], 2), round(max(values), 2), rounded, bound)
 
 
-def judge(
+def judge_soak(
     slopes: Sequence[Slope],
     audit: Mapping[str, Any],
     *,

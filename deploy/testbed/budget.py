@@ -6,20 +6,20 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.budget import available_mb
-from deploy.testbed.layout import MOST_BROKERS, Wish
+from deploy.testbed.layout import MOST_BROKERS, ClusterRequest
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["Budget", "check_budget", "free_disk_mb", "node_memory_mb"]
+__all__ = ["ClusterBudget", "check_budget", "free_disk_mb", "node_memory_mb"]
 
 BEYOND_HEAP_MB: Final = 150
 ZOOKEEPER_MB: Final = 150
 NODE_DISK_MB: Final = 300
 
 
-class Budget:
+class ClusterBudget:
     """The most that a test bed takes."""
 
-    def __init__(self, wish: Wish) -> None:
+    def __init__(self, wish: ClusterRequest) -> None:
         self._wish = wish
         self.node_mb = node_memory_mb(wish.heap)
 
@@ -40,7 +40,7 @@ class Budget:
     def fitting(self, memory_mb: int, disk_mb: int) -> int:
         """The brokers that would fit, with their ZooKeepers."""
         counts = range(MOST_BROKERS, 0, -1)
-        return next((n for n in counts if Budget(replace(self._wish, brokers=n)).fits(memory_mb, disk_mb)), 0)
+        return next((n for n in counts if ClusterBudget(replace(self._wish, brokers=n)).fits(memory_mb, disk_mb)), 0)
 
 
 def node_memory_mb(heap: str) -> int:
@@ -54,7 +54,9 @@ def free_disk_mb(folder: Path) -> int:
     return shutil.disk_usage(there).free // 1024**2
 
 
-def check_budget(wish: Wish, folder: Path, *, memory_mb: int | None = None, disk_mb: int | None = None) -> str:
+def check_budget(
+    wish: ClusterRequest, folder: Path, *, memory_mb: int | None = None, disk_mb: int | None = None
+) -> str:
     """One line about the test bed's needs.
 
     Args:
@@ -66,7 +68,7 @@ def check_budget(wish: Wish, folder: Path, *, memory_mb: int | None = None, disk
     Raises:
         UnavailableError: too little is free; says what would fit.
     """
-    budget = Budget(wish)
+    budget = ClusterBudget(wish)
     memory = available_mb() if memory_mb is None else memory_mb
     disk = free_disk_mb(folder) if disk_mb is None else disk_mb
     needs = f"{_count(wish.brokers, 'broker')} of at most {budget.node_mb} MB"

@@ -17,8 +17,17 @@ from deploy.local.kafka_java import property_lines
 from deploy.local.ports import is_free
 from deploy.settings_file import to_toml, write_private
 from deploy.testbed.budget import check_budget
-from deploy.testbed.ensemble import Ensemble, make_users
-from deploy.testbed.layout import HOST, LAYOUT_FILE, Layout, Mode, Security, Wish, new_layout, read_layout
+from deploy.testbed.ensemble import ZooKeeperEnsemble, make_users
+from deploy.testbed.layout import (
+    HOST,
+    LAYOUT_FILE,
+    ClusterLayout,
+    ClusterRequest,
+    Mode,
+    Security,
+    new_layout,
+    read_layout,
+)
 from deploy.testbed.node import POLL_SECONDS, READY_SECONDS, KafkaNode, wait_for_server
 from deploy.testbed.process import ServerProcess
 from deploy.testbed.profile import node_profile
@@ -77,7 +86,7 @@ class KafkaCluster:
         jmx: bool = True,
         told: Callable[[str], None] = lambda line: None,
     ) -> None:
-        wish = Wish(brokers, mode, security, heap, dict(properties or {}), java_options, jmx)
+        wish = ClusterRequest(brokers, mode, security, heap, dict(properties or {}), java_options, jmx)
         found = read_layout(folder)
         if found is not None and found.wish != wish:
             had = found.wish
@@ -105,7 +114,7 @@ class KafkaCluster:
         cluster._build(folder, found, told)
         return cluster
 
-    def _build(self, folder: Path, layout: Layout, told: Callable[[str], None]) -> None:
+    def _build(self, folder: Path, layout: ClusterLayout, told: Callable[[str], None]) -> None:
         self.folder = folder.absolute()
         self.wish = layout.wish
         self._layout, self._told = layout, told
@@ -130,7 +139,7 @@ class KafkaCluster:
 
     def _make_servers(self) -> None:
         self.nodes = tuple(self._make_node(number) for number in range(1, self.wish.brokers + 1))
-        self.zookeepers = Ensemble(self.folder, self._layout, self._java, self._remember)
+        self.zookeepers = ZooKeeperEnsemble(self.folder, self._layout, self._java, self._remember)
 
     def _make_node(self, number: int) -> KafkaNode:
         folder, ports = self.folder / f"node-{number}", self._layout.ports[str(number)]
@@ -200,7 +209,7 @@ class KafkaCluster:
             message = f"The test bed in {self.folder} is already running ({self.bootstrap_servers}); stop it first."
             raise FatalError(message)
         self._told(check_budget(self.wish, self.folder))
-        artifacts.ensure("kafka" if self.wish.mode == "kraft" else "zookeeper", self._told)
+        artifacts.fetch_jars("kafka" if self.wish.mode == "kraft" else "zookeeper", self._told)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._find_free_ports()
         # From here on what is in the folder is known as its own, also after a kill.

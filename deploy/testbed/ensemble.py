@@ -8,16 +8,16 @@ from pathlib import Path
 
 from deploy.local.java import Java
 from deploy.local.kafka_java import private_command
-from deploy.testbed.layout import HOST, Layout
+from deploy.testbed.layout import HOST, ClusterLayout
 from deploy.testbed.node import READY_SECONDS, wait_for_server
 from deploy.testbed.process import ServerProcess
 from deploy.testbed.zookeeper import ZooKeeper
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["Ensemble", "make_users"]
+__all__ = ["ZooKeeperEnsemble", "make_users"]
 
 
-class Ensemble:
+class ZooKeeperEnsemble:
     """One ZooKeeper, or three that go on when one dies; none of a KRaft cluster.
 
     Args:
@@ -27,7 +27,9 @@ class Ensemble:
         started: is called with the name and the process of each that was started.
     """
 
-    def __init__(self, folder: Path, layout: Layout, java: Java, started: Callable[[str, ServerProcess], None]) -> None:
+    def __init__(
+        self, folder: Path, layout: ClusterLayout, java: Java, started: Callable[[str, ServerProcess], None]
+    ) -> None:
         names = layout.zookeepers
         voters = {
             number: f"{HOST}:{ports['peer']}:{ports['election']}"

@@ -16,11 +16,21 @@ from typing import Any, Final, Literal, get_args
 from deploy.local.kafka import new_cluster_id
 from deploy.local.ports import choose_port
 from deploy.settings_file import write_private
-from deploy.testbed.process import Identity
+from deploy.testbed.process import ProcessIdentity
 from deploy.testbed.security import ADMIN, GUEST
 from ingest.contract.errors import ConfigError, FatalError
 
-__all__ = ["HOST", "LAYOUT_FILE", "Layout", "Mode", "Security", "Wish", "hold_folder", "new_layout", "read_layout"]
+__all__ = [
+    "HOST",
+    "LAYOUT_FILE",
+    "ClusterLayout",
+    "ClusterRequest",
+    "Mode",
+    "Security",
+    "hold_folder",
+    "new_layout",
+    "read_layout",
+]
 
 Mode = Literal["kraft", "zookeeper"]
 Security = Literal["plaintext", "ssl", "sasl_ssl"]
@@ -34,7 +44,7 @@ ENSEMBLE: Final = 3
 
 
 @dataclass(frozen=True)
-class Wish:
+class ClusterRequest:
     """Requested properties of a test bed.
 
     Raises:
@@ -94,15 +104,15 @@ class Wish:
 
 
 @dataclass
-class Layout:
+class ClusterLayout:
     """One test bed as it was last started."""
 
-    wish: Wish
+    wish: ClusterRequest
     cluster_id: str
     ports: dict[str, dict[str, int]]
     """Ports by server (node id, `zookeeper`, or `zookeeper-1` and so on) and listener."""
     passwords: dict[str, str]
-    processes: dict[str, Identity] = field(default_factory=dict)
+    processes: dict[str, ProcessIdentity] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Keep it in the test bed's folder, for its owner only."""
@@ -124,20 +134,20 @@ class Layout:
         return ",".join(f"{HOST}:{ports['client']}" for ports in self.zookeepers.values())
 
 
-def new_layout(wish: Wish) -> Layout:
+def new_layout(wish: ClusterRequest) -> ClusterLayout:
     """A test bed that has not been started."""
     names = (*((ADMIN, GUEST) if wish.has_users else ()), *(("store",) if wish.encrypts else ()))
     ports = _choose_ports(_listeners(wish))
-    return Layout(wish, new_cluster_id(), ports, {name: secrets.token_hex(12) for name in names})
+    return ClusterLayout(wish, new_cluster_id(), ports, {name: secrets.token_hex(12) for name in names})
 
 
-def read_layout(folder: Path) -> Layout | None:
+def read_layout(folder: Path) -> ClusterLayout | None:
     """The test bed of this folder; None where there is none, or no whole description."""
     with suppress(OSError, ValueError, TypeError, KeyError):
         found = json.loads((folder / LAYOUT_FILE).read_text("utf-8"))
         wish = _today(found["wish"]) | {"java_options": tuple(found["wish"]["java_options"])}
-        processes = {name: Identity(**identity) for name, identity in found["processes"].items()}
-        return Layout(**(found | {"wish": Wish(**wish), "processes": processes}))
+        processes = {name: ProcessIdentity(**identity) for name, identity in found["processes"].items()}
+        return ClusterLayout(**(found | {"wish": ClusterRequest(**wish), "processes": processes}))
     return None
 
 
@@ -180,7 +190,7 @@ def _locked(handle: int) -> bool:
     return True
 
 
-def _listeners(wish: Wish) -> dict[str, tuple[str, ...]]:
+def _listeners(wish: ClusterRequest) -> dict[str, tuple[str, ...]]:
     """Return the listeners of each server, by name."""
     nodes = {str(number): _LISTENERS for number in range(1, wish.brokers + 1)}
     if wish.zookeepers == 1:

@@ -14,7 +14,7 @@ from deploy.local.broker import Mosquitto, find_mosquitto
 from deploy.local.java import find_java
 from deploy.local.ports import choose_port
 from deploy.testbed.layout import HOST
-from deploy.testbed.process import Identity, Server, ServerProcess
+from deploy.testbed.process import ProcessIdentity, ServerProcess, SingleServer
 from deploy.testbed.security import AUTHORITY_FILE, PEM_FILE, export_pem, make_certificates
 from ingest.contract.errors import UnavailableError
 
@@ -56,7 +56,7 @@ class _Mosquitto(Mosquitto):
 
 
 @contextmanager
-def open_mosquitto(folder: Path, security: MqttSecurity) -> Iterator[tuple[Server, MqttAddress]]:
+def open_mosquitto(folder: Path, security: MqttSecurity) -> Iterator[tuple[SingleServer, MqttAddress]]:
     """A broker that answers while the block runs; its files stay in the folder.
 
     Raises:
@@ -74,7 +74,7 @@ def open_mosquitto(folder: Path, security: MqttSecurity) -> Iterator[tuple[Serve
     port, _ = choose_port(0, HOST)
     user = (USER, secrets.token_hex(12)) if security == "tls_password" else ("", "")
     address = MqttAddress(HOST, port, *user, str(certificates / AUTHORITY_FILE) if encrypts else None)
-    server = Server(_Mosquitto(folder / "mosquitto", address, certificates), folder / "mosquitto.log")
+    server = SingleServer(_Mosquitto(folder / "mosquitto", address, certificates), folder / "mosquitto.log")
     try:
         (folder / IDENTITY_FILE).write_text(json.dumps(asdict(_identity(server))), "utf-8")
         yield server, address
@@ -85,7 +85,7 @@ def open_mosquitto(folder: Path, security: MqttSecurity) -> Iterator[tuple[Serve
 def end_mosquitto(folder: Path) -> None:
     """End the broker of a folder that another process left."""
     found: dict[str, Any] = json.loads((folder / IDENTITY_FILE).read_text("utf-8"))
-    ServerProcess(folder / "mosquitto.log", identity=Identity(**found)).end(0)
+    ServerProcess(folder / "mosquitto.log", identity=ProcessIdentity(**found)).end(0)
 
 
 def mosquitto_version() -> str:
@@ -97,7 +97,7 @@ def mosquitto_version() -> str:
     return said.partition("version ")[2].split()[0] if "version " in said else ""
 
 
-def _identity(server: Server) -> Identity:
+def _identity(server: SingleServer) -> ProcessIdentity:
     if server.identity is None:
         raise AssertionError
     return server.identity

@@ -90,7 +90,7 @@ class KafkaNode:
         self.process.let_go()
 
 
-class Server(Protocol):
+class StartedServer(Protocol):
     """A server as the wait for it needs it."""
 
     @property
@@ -109,7 +109,7 @@ class Server(Protocol):
         """The last error in its log."""
 
 
-def wait_for_server(server: Server, ready: Callable[[], bool], deadline: float) -> None:
+def wait_for_server(server: StartedServer, ready: Callable[[], bool], deadline: float) -> None:
     """Wait until a started server is ready.
 
     Raises:

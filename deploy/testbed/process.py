@@ -14,7 +14,7 @@ import psutil
 
 from deploy.settings import child_environment
 
-__all__ = ["Identity", "Server", "ServerPart", "ServerProcess", "find_process", "stop_child"]
+__all__ = ["ProcessIdentity", "ServerPart", "ServerProcess", "SingleServer", "find_process", "stop_child"]
 
 SAME_START_SECONDS: Final = 1.0
 KILLED_SECONDS: Final = 30.0
@@ -22,14 +22,14 @@ STOP_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True)
-class Identity:
+class ProcessIdentity:
     """A process beyond doubt: the system gives a process id again, but not with the same start time."""
 
     pid: int
     started_at: float
 
 
-def find_process(identity: Identity) -> psutil.Process | None:
+def find_process(identity: ProcessIdentity) -> psutil.Process | None:
     """The process of this identity while it runs."""
     with suppress(psutil.Error):
         process = psutil.Process(identity.pid)
@@ -65,7 +65,7 @@ class ServerProcess:
         *,
         mark: str = "testbed",
         environment: Mapping[str, str] | None = None,
-        identity: Identity | None = None,
+        identity: ProcessIdentity | None = None,
     ) -> None:
         self.log_file = log
         self.identity = identity
@@ -82,9 +82,9 @@ class ServerProcess:
             )  # fmt: skip
         pid = self._child.pid
         try:
-            self.identity = Identity(pid, psutil.Process(pid).create_time())
+            self.identity = ProcessIdentity(pid, psutil.Process(pid).create_time())
         except psutil.Error:
-            self.identity = Identity(pid, time.time())
+            self.identity = ProcessIdentity(pid, time.time())
         return self._child
 
     @property
@@ -194,7 +194,7 @@ class ServerPart(Protocol):
         """Wait until the started process answers."""
 
 
-class Server(ServerProcess):
+class SingleServer(ServerProcess):
     """A single server that runs from the first moment on; `part` says how to start it."""
 
     def __init__(self, part: Any, log: Path, *, mark: str = "testbed") -> None:

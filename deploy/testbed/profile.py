@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.kafka import KafkaProfile
-from deploy.testbed.layout import HOST, Layout
+from deploy.testbed.layout import HOST, ClusterLayout
 from deploy.testbed.security import ADMIN, AUTHORITY_FILE, GUEST, tls_properties, user_properties
 
 __all__ = ["node_profile"]
@@ -15,7 +15,7 @@ ZOOKEEPER_SESSION_MS: Final = 6000
 """Time for which a killed broker counts as alive, and cannot be started again; Kafka's own default is 18 s."""
 
 
-def node_profile(layout: Layout, node_id: int, folder: Path) -> KafkaProfile:
+def node_profile(layout: ClusterLayout, node_id: int, folder: Path) -> KafkaProfile:
     """The profile of one node.
 
     Args:
@@ -39,7 +39,7 @@ def node_profile(layout: Layout, node_id: int, folder: Path) -> KafkaProfile:
     )
 
 
-def _copies(layout: Layout) -> dict[str, str | int | None]:
+def _copies(layout: ClusterLayout) -> dict[str, str | int | None]:
     copies, in_sync = layout.wish.replication, layout.wish.min_in_sync
     return {
         "default.replication.factor": copies,
@@ -52,7 +52,7 @@ def _copies(layout: Layout) -> dict[str, str | int | None]:
     }
 
 
-def _listeners(layout: Layout, node_id: int, folder: Path) -> dict[str, str | int | None]:
+def _listeners(layout: ClusterLayout, node_id: int, folder: Path) -> dict[str, str | int | None]:
     ports, wish = layout.ports[str(node_id)], layout.wish
     inner = "SSL" if wish.encrypts else "PLAINTEXT"
     names = {"CLIENT": wish.security.upper(), **({"INTERNAL": inner} if wish.encrypts else {})}
@@ -72,12 +72,12 @@ def _listeners(layout: Layout, node_id: int, folder: Path) -> dict[str, str | in
     }
 
 
-def _kraft(layout: Layout, node_id: int) -> dict[str, str | int | None]:
+def _kraft(layout: ClusterLayout, node_id: int) -> dict[str, str | int | None]:
     voters = [f"{number}@{HOST}:{ports['controller']}" for number, ports in layout.ports.items()]
     return {"node.id": node_id, "controller.quorum.voters": ",".join(voters)}
 
 
-def _zookeeper(layout: Layout, node_id: int) -> dict[str, str | int | None]:
+def _zookeeper(layout: ClusterLayout, node_id: int) -> dict[str, str | int | None]:
     only_of_kraft = ("process.roles", "node.id", "controller.listener.names", "controller.quorum.voters")
     return {
         **dict.fromkeys(only_of_kraft),

@@ -14,7 +14,7 @@ from lakehouse.commit_metadata import metadata_text
 from lakehouse.paths import log_name, table_uri
 from streaming.offsets import Mark, parse_mark
 
-__all__ = ["Committed", "TableLog"]
+__all__ = ["CommitLookup", "TableLog"]
 
 _BACK: Final = 3
 """Versions looked at before the first one that is young enough: two clocks of one machine may have been set between."""
@@ -22,7 +22,7 @@ _FORTH: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommitLookup:
     """`version` and its time, or why they are not known."""
 
     version: int | None = None
@@ -41,10 +41,10 @@ class TableLog:
         self._files: Any = PyFileSystem(DeltaStorageHandler(table_uri(root, table))) if self._newest >= 0 else None
         self._known: dict[int, tuple[int, Mark | None] | None] = {}
 
-    def commit_of(self, topic: str, partition: int, offset: int, landed_at: datetime) -> Committed:
+    def commit_of(self, topic: str, partition: int, offset: int, landed_at: datetime) -> CommitLookup:
         """The version whose batch held this record; `landed_at` is when that batch began."""
         if self._newest < 0:
-            return Committed(why=f"there is no table {self.table}")
+            return CommitLookup(why=f"there is no table {self.table}")
         first = self._first_since(int(landed_at.timestamp() * 1000))
         for version in range(max(0, first - _BACK), min(first + _FORTH, self._newest) + 1):
             entry = self._entry(version)
@@ -53,10 +53,10 @@ class TableLog:
                 continue
             begin = mark.starts.get(topic, {}).get(partition, 0)
             if begin <= offset < mark.ends.get(topic, {}).get(partition, 0):
-                return Committed(version, datetime.fromtimestamp(entry[0] / 1000, UTC))
+                return CommitLookup(version, datetime.fromtimestamp(entry[0] / 1000, UTC))
             if begin > offset and version >= first:
                 break
-        return Committed(why=self._why_not(first))
+        return CommitLookup(why=self._why_not(first))
 
     def _why_not(self, first: int) -> str:
         if first > 0 and self._entry(first - 1) is None:

@@ -5,22 +5,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from deploy.dlq.letters import ask_letters
+from deploy.dlq.letters import query_dead_letters
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import READINGS
 from lakehouse.catalog import columns_of, table_names
 from lakehouse.query import run_sql
-from lakehouse.sql_text import sql_text
+from lakehouse.sql_text import duckdb_literal
 
 __all__ = [
-    "Message",
-    "Origin",
+    "RecordOrigin",
+    "TracedMessage",
+    "describe_unknown_device",
     "find_messages",
     "is_text",
     "known_device",
     "ledger_minutes",
     "near_names",
-    "never_heard",
 ]
 
 _SPANS: Final = (timedelta(minutes=10), timedelta(hours=6), None)
@@ -46,7 +46,7 @@ LETTERS_PER_MESSAGE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class RecordOrigin:
     """A Kafka record, and the table that its rows went to."""
 
     topic: str
@@ -58,7 +58,7 @@ class Origin:
 
 
 @dataclass(slots=True)
-class Message:
+class TracedMessage:
     """One MQTT message; `number` is None for a record that no gateway of ours wrote."""
 
     gateway: str | None
@@ -71,7 +71,7 @@ class Message:
     boot: int | None = None
     seq: int | None = None
     device_time: datetime | None = None
-    origins: list[Origin] = field(default_factory=list)
+    origins: list[RecordOrigin] = field(default_factory=list)
     readings: list[dict[str, Any]] = field(default_factory=list)
     refused: list[dict[str, Any]] = field(default_factory=list)
 
@@ -83,7 +83,7 @@ class Message:
         return "partial" if self.refused else "stored"
 
 
-def find_messages(root: str, device: str, last: int, *, heard_at: datetime | None) -> list[Message]:
+def find_messages(root: str, device: str, last: int, *, heard_at: datetime | None) -> list[TracedMessage]:
     """The device's last messages of which a row is stored or refused, newest first.
 
     Args:
@@ -95,9 +95,9 @@ def find_messages(root: str, device: str, last: int, *, heard_at: datetime | Non
     Raises:
         UnavailableError: there are no tables yet.
     """
-    found: list[Message] = []
+    found: list[TracedMessage] = []
     for span in _SPANS:
-        where = f"device = {sql_text(device)}"
+        where = f"device = {duckdb_literal(device)}"
         if span is not None:
             since_us = int(((heard_at or datetime.now(UTC)) - span).timestamp() * 1_000_000)
             where += f" AND received_at >= make_timestamptz({since_us})"
@@ -117,22 +117,22 @@ def _stored(root: str, where: str, last: int) -> list[dict[str, Any]]:
 def _refused(root: str, where: str, last: int) -> list[dict[str, Any]]:
     if "dead_letters" not in table_names(root):
         return []
-    return list(ask_letters(root, _LETTERS.format(where=where, limit=last * LETTERS_PER_MESSAGE)).to_pylist())
+    return list(query_dead_letters(root, _LETTERS.format(where=where, limit=last * LETTERS_PER_MESSAGE)).to_pylist())
 
 
-def _merged(stored: Iterable[dict[str, Any]], refused: Iterable[dict[str, Any]]) -> list[Message]:
+def _merged(stored: Iterable[dict[str, Any]], refused: Iterable[dict[str, Any]]) -> list[TracedMessage]:
     """One message per name that a gateway gave, or per record where none did; newest first."""
-    found: dict[object, Message] = {}
+    found: dict[object, TracedMessage] = {}
     for row in stored:
         message = _message_of(row, found, READINGS)
         message.boot, message.seq = row["boot"], row["seq"]
         if row["device_time"] is not None:
             message.device_time = max(row["device_time"], message.device_time or row["device_time"])
-        _add_origin(message, Origin(READINGS, row["partition"], row["offset"], "readings", *_times(row)))
+        _add_origin(message, RecordOrigin(READINGS, row["partition"], row["offset"], "readings", *_times(row)))
         message.readings.append({name: row[name] for name in _READING})
     for row in refused:
         message = _message_of(row, found, row["source_topic"])
-        origin = Origin(row["source_topic"], row["partition"], row["offset"], "dead_letters", row["landed_at"])
+        origin = RecordOrigin(row["source_topic"], row["partition"], row["offset"], "dead_letters", row["landed_at"])
         _add_origin(message, origin)
         message.refused.append({name: row[name] for name in _REFUSED})
     return sorted(found.values(), key=lambda each: (each.received_at, each.number or 0), reverse=True)
@@ -144,16 +144,16 @@ _REFUSED: Final = (
 )  # fmt: skip
 
 
-def _message_of(row: dict[str, Any], found: dict[object, Message], topic: str) -> Message:
+def _message_of(row: dict[str, Any], found: dict[object, TracedMessage], topic: str) -> TracedMessage:
     named = (row["gateway"], row["epoch"], row["number"])
     key = named if row["number"] is not None else (topic, row["partition"], row["offset"])
     if key not in found:
-        found[key] = Message(*named, row["received_at"], row["mqtt_topic"], row["trace"], row["message_id"])
+        found[key] = TracedMessage(*named, row["received_at"], row["mqtt_topic"], row["trace"], row["message_id"])
     found[key].trace = found[key].trace or row["trace"]
     return found[key]
 
 
-def _add_origin(message: Message, origin: Origin) -> None:
+def _add_origin(message: TracedMessage, origin: RecordOrigin) -> None:
     if origin not in message.origins:
         message.origins.append(origin)
 
@@ -166,7 +166,7 @@ def known_device(root: str, device: str) -> dict[str, Any] | None:
     """Return the row of `devices` about it; None if it has none."""
     if "devices" not in table_names(root):
         return None
-    query = f"FROM devices WHERE device = {sql_text(device)} LIMIT 1"
+    query = f"FROM devices WHERE device = {duckdb_literal(device)} LIMIT 1"
     found = run_sql(root, query).to_pylist()
     return dict(found[0]) if found else None
 
@@ -175,7 +175,7 @@ def near_names(root: str, device: str) -> list[str]:
     """Devices whose ids resemble this one, nearest first, three at most."""
     if "devices" not in table_names(root):
         return []
-    likeness = f"jaro_winkler_similarity(lower(device), lower({sql_text(device)}))"
+    likeness = f"jaro_winkler_similarity(lower(device), lower({duckdb_literal(device)}))"
     query = f"SELECT device FROM devices WHERE {likeness} >= {_NEAR} ORDER BY {likeness} DESC, device LIMIT 3"  # noqa: S608
     return [str(row["device"]) for row in run_sql(root, query).to_pylist()]
 
@@ -186,7 +186,7 @@ def ledger_minutes(root: str, device: str, moments: Iterable[datetime]) -> dict[
     if not minutes or "ledger" not in table_names(root):
         return {}
     listed = ", ".join(f"make_timestamptz({int(minute.timestamp()) * 1_000_000})" for minute in sorted(minutes))
-    query = f"SELECT {_LEDGER} FROM ledger WHERE device = {sql_text(device)} AND minute IN ({listed})"  # noqa: S608
+    query = f"SELECT {_LEDGER} FROM ledger WHERE device = {duckdb_literal(device)} AND minute IN ({listed})"  # noqa: S608
     return {row["minute"].astimezone(UTC): row for row in run_sql(root, query).to_pylist()}
 
 
@@ -198,7 +198,7 @@ def is_text(device: str) -> bool:
     return device.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in device)
 
 
-def never_heard(device: str, near: Iterable[str]) -> UnavailableError:
+def describe_unknown_device(device: str, near: Iterable[str]) -> UnavailableError:
     """Return the sentence about a device that no table has; `near` are ids that resemble it."""
     from lakehouse.render import cell_text
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from deploy.trace.messages import Message, Origin
+from deploy.trace.messages import RecordOrigin, TracedMessage
 from ingest.consumer import read_range
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import TidegateError
@@ -18,7 +18,7 @@ from ingest.log import LogRecord
 from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
 
-__all__ = ["Look", "look_up"]
+__all__ = ["RecordLookup", "look_up_records"]
 
 CONNECT_SECONDS: Final = 1.0
 STALL_SECONDS: Final = 5.0
@@ -27,7 +27,7 @@ NEAR_OFFSETS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RecordLookup:
     """`found` is `yes`, `expired`, `replaced` or `not asked`; `why` says more where it is not yes."""
 
     found: str
@@ -36,23 +36,23 @@ class Look:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-def look_up(kafka: KafkaSettings, messages: Iterable[Message]) -> dict[Origin, Look]:
+def look_up_records(kafka: KafkaSettings, messages: Iterable[TracedMessage]) -> dict[RecordOrigin, RecordLookup]:
     """Look for the records of these messages. If Kafka does not answer, the result says that it was not asked."""
     wanted = {origin: message for message in messages for origin in message.origins}
     if not wanted:
         return {}
     if silent := _silent(kafka.bootstrap_servers):
-        return dict.fromkeys(wanted, Look("not asked", silent))
-    found: dict[Origin, Look] = {}
+        return dict.fromkeys(wanted, RecordLookup("not asked", silent))
+    found: dict[RecordOrigin, RecordLookup] = {}
     try:
         for topic, origins in groupby(sorted(wanted, key=_place), key=lambda origin: origin.topic):
             found |= _in_topic(kafka, topic, list(origins), wanted)
     except TidegateError as error:
-        return found | {origin: Look("not asked", str(error)) for origin in wanted if origin not in found}
+        return found | {origin: RecordLookup("not asked", str(error)) for origin in wanted if origin not in found}
     return found
 
 
-def _place(origin: Origin) -> tuple[str, int, int]:
+def _place(origin: RecordOrigin) -> tuple[str, int, int]:
     return origin.topic, origin.partition, origin.offset
 
 
@@ -72,16 +72,18 @@ def _silent(servers: str) -> str | None:
 
 
 def _in_topic(
-    kafka: KafkaSettings, topic: str, origins: list[Origin], wanted: Mapping[Origin, Message]
-) -> dict[Origin, Look]:
+    kafka: KafkaSettings, topic: str, origins: list[RecordOrigin], wanted: Mapping[RecordOrigin, TracedMessage]
+) -> dict[RecordOrigin, RecordLookup]:
     begins, ends = begin_offsets(kafka, topic), end_offsets(kafka, topic)
     found, there = {}, []
     for origin in origins:
         oldest, end = begins.get(origin.partition, 0), ends.get(origin.partition, 0)
         if origin.offset < oldest:
-            found[origin] = Look("expired", f"retention deleted it; the oldest record left is at offset {oldest}")
+            found[origin] = RecordLookup(
+                "expired", f"retention deleted it; the oldest record left is at offset {oldest}"
+            )
         elif origin.offset >= end:
-            found[origin] = Look("replaced", f"the topic ends at offset {end}, so it was recreated")
+            found[origin] = RecordLookup("replaced", f"the topic ends at offset {end}, so it was recreated")
         else:
             there.append(origin)
     for run in _runs(there):
@@ -97,12 +99,12 @@ def _in_topic(
         for record in (each for batch in read for each in batch if each.offset in by_offset):
             origin = by_offset[record.offset]
             found[origin] = _judged(record, topic, wanted[origin])
-    gone = Look("expired", "this offset no longer has a record")
+    gone = RecordLookup("expired", "this offset no longer has a record")
     return found | {origin: gone for origin in there if origin not in found}
 
 
-def _runs(origins: list[Origin]) -> list[list[Origin]]:
-    runs: list[list[Origin]] = []
+def _runs(origins: list[RecordOrigin]) -> list[list[RecordOrigin]]:
+    runs: list[list[RecordOrigin]] = []
     for origin in origins:
         last = runs[-1][-1] if runs else None
         if last and last.partition == origin.partition and origin.offset - last.offset <= NEAR_OFFSETS:
@@ -112,16 +114,16 @@ def _runs(origins: list[Origin]) -> list[list[Origin]]:
     return runs
 
 
-def _judged(record: LogRecord, topic: str, message: Message) -> Look:
+def _judged(record: LogRecord, topic: str, message: TracedMessage) -> RecordLookup:
     """Return whether this is the message's record, or another one because the topic was recreated."""
     try:
         value: Any = (decode_record if topic == READINGS else decode_dead_letter)(record.value or b"")
     except msgspec.DecodeError:
         # A record that no gateway wrote has no name to compare.
         found = "yes" if message.number is None else "replaced"
-        return Look(found, None if found == "yes" else "another record is at its offset", record.timestamp_ms)
+        return RecordLookup(found, None if found == "yes" else "another record is at its offset", record.timestamp_ms)
     name = (value.gateway, value.epoch, value.number)
     if message.number is not None and name != (message.gateway, message.epoch, message.number):
-        return Look("replaced", "another message is at its offset, so the topic was recreated")
+        return RecordLookup("replaced", "another message is at its offset, so the topic was recreated")
     facts = {"qos": value.qos, "dup": value.dup, "retain": value.retain}
-    return Look("yes", None, record.timestamp_ms, facts)
+    return RecordLookup("yes", None, record.timestamp_ms, facts)

@@ -5,10 +5,10 @@ from textwrap import wrap
 from typing import Any, Final
 
 from deploy.command_line import CommandLine
-from deploy.local.words import clean
+from deploy.local.words import clean_text
 from lakehouse.render import cell_text
 
-__all__ = ["show_trace"]
+__all__ = ["render_trace"]
 
 WIDTH: Final = 80
 MOST_READINGS: Final = 12
@@ -16,7 +16,7 @@ _OUTCOMES: Final = {"stored": "stored", "partial": "stored, a part refused", "re
 _FIELD: Final = 10
 
 
-def show_trace(found: Mapping[str, Any], line: CommandLine | None = None) -> list[str]:
+def render_trace(found: Mapping[str, Any], line: CommandLine | None = None) -> list[str]:
     """Lines; commands in them as `line` has them."""
     line = line or CommandLine()
     lines = [f"Device {cell_text(found['device'])}{_heard(found)}"]
@@ -123,9 +123,9 @@ def _reading(reading: Mapping[str, Any]) -> str:
 
 def _letter(letter: Mapping[str, Any]) -> str:
     # Not shortened: their end is mostly the place of the fault.
-    where = f" at {clean(letter['path'])}" if letter["path"] else ""
-    got = f", got {clean(letter['got'])}" if letter["got"] is not None else ""
-    wanted = f", wanted {clean(letter['wanted'])}" if letter["wanted"] is not None else ""
+    where = f" at {clean_text(letter['path'])}" if letter["path"] else ""
+    got = f", got {clean_text(letter['got'])}" if letter["got"] is not None else ""
+    wanted = f", wanted {clean_text(letter['wanted'])}" if letter["wanted"] is not None else ""
     redriven = f"; redriven: {letter['redriven_as']}" if letter["redriven_as"] else ""
     part = "a part: " if letter["partial"] else ""
     return f"{part}{letter['reason']}{where}{got}{wanted}{redriven}"

@@ -5,30 +5,30 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from deploy.settings import Settings
-from deploy.trace.commits import Committed, TableLog
+from deploy.trace.commits import CommitLookup, TableLog
 from deploy.trace.messages import (
-    Message,
-    Origin,
+    RecordOrigin,
+    TracedMessage,
+    describe_unknown_device,
     find_messages,
     is_text,
     known_device,
     ledger_minutes,
     near_names,
-    never_heard,
 )
-from deploy.trace.records import Look, look_up
+from deploy.trace.records import RecordLookup, look_up_records
 from ingest.settings import KafkaSettings
-from lakehouse.render import plain
+from lakehouse.render import json_value
 
 __all__ = ["HOPS", "trace_device"]
 
 HOPS: Final = ("device_to_gateway", "gateway_to_kafka", "kafka_to_read", "read_to_commit")
 """Named as the canary's; a negative one says that two clocks differ."""
 
-LookUp = Callable[[KafkaSettings, Iterable[Message]], Mapping[Origin, Look]]
+LookUp = Callable[[KafkaSettings, Iterable[TracedMessage]], Mapping[RecordOrigin, RecordLookup]]
 
 
-def trace_device(settings: Settings, device: str, last: int, *, look: LookUp = look_up) -> dict[str, Any]:
+def trace_device(settings: Settings, device: str, last: int, *, look: LookUp = look_up_records) -> dict[str, Any]:
     """The device's last messages, newest first, each across all hops; every value is one of JSON's.
 
     Args:
@@ -42,22 +42,22 @@ def trace_device(settings: Settings, device: str, last: int, *, look: LookUp = l
     """
     root = settings.lake.root
     if not is_text(device):
-        raise never_heard(device, ())
+        raise describe_unknown_device(device, ())
     known = known_device(root, device)
     messages = find_messages(root, device, last, heard_at=known["last_seen"] if known else None)
     if known is None and not messages:
-        raise never_heard(device, near_names(root, device))
+        raise describe_unknown_device(device, near_names(root, device))
     looks = look(settings.kafka, messages)
     logs = {table: TableLog(root, table) for table in {o.table for m in messages for o in m.origins}}
     minutes = ledger_minutes(root, device, (message.received_at for message in messages))
     told = [_told(message, looks, logs, minutes) for message in messages]
-    found: dict[str, Any] = plain({"device": device, "known": known, "messages": told})
+    found: dict[str, Any] = json_value({"device": device, "known": known, "messages": told})
     return found
 
 
 def _told(
-    message: Message,
-    looks: Mapping[Origin, Look],
+    message: TracedMessage,
+    looks: Mapping[RecordOrigin, RecordLookup],
     logs: Mapping[str, TableLog],
     minutes: Mapping[datetime, dict[str, Any]],
 ) -> dict[str, Any]:
@@ -95,8 +95,8 @@ def _told(
     }
 
 
-def _record(origin: Origin, look: Look, log: TableLog) -> dict[str, Any]:
-    committed: Committed = log.commit_of(origin.topic, origin.partition, origin.offset, origin.landed_at)
+def _record(origin: RecordOrigin, look: RecordLookup, log: TableLog) -> dict[str, Any]:
+    committed: CommitLookup = log.commit_of(origin.topic, origin.partition, origin.offset, origin.landed_at)
     in_kafka = None if look.time_ms is None else datetime.fromtimestamp(look.time_ms / 1000, UTC)
     return {
         "topic": origin.topic,

@@ -1,16 +1,18 @@
 """Choice between several routes of a topic by the payload: the first route whose condition holds."""
 
 from gateway.decoders.shape import RouteMatch
-from gateway.json_text import Document, strip_mark
+from gateway.json_text import Document, strip_byte_order_mark
 from gateway.settings import GatewaySettings
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["choose"]
+__all__ = ["choose_candidate"]
 
 
-def choose(match: RouteMatch, payload: bytes, limits: GatewaySettings) -> tuple[RouteMatch, Document | None] | Reject:
+def choose_candidate(
+    match: RouteMatch, payload: bytes, limits: GatewaySettings
+) -> tuple[RouteMatch, Document | None] | Reject:
     """Return the candidate that takes this payload, and the payload's document if its mapping needs it.
 
     A payload is parsed once for all mappings of one format. A payload that no candidate takes is rejected: as broken if
@@ -19,7 +21,9 @@ def choose(match: RouteMatch, payload: bytes, limits: GatewaySettings) -> tuple[
     documents: dict[str, Document | Reject] = {}
     broken: Reject | None = None
     text = (
-        strip_mark(payload).strip() if any(candidate.payload is not None for candidate in match.candidates) else payload
+        strip_byte_order_mark(payload).strip()
+        if any(candidate.payload is not None for candidate in match.candidates)
+        else payload
     )
     for candidate in match.candidates:
         if candidate.payload is not None and not candidate.payload.fullmatch(text):
@@ -35,4 +39,4 @@ def choose(match: RouteMatch, payload: bytes, limits: GatewaySettings) -> tuple[
         elif mapping.when.hold(document.value):
             return candidate, document
     wanted = "a payload that one of these takes: " + ", ".join(candidate.route for candidate in match.candidates)
-    return broken or Reject(Reason.NO_ROUTE, "$", f"{len(payload)} bytes", show(wanted))
+    return broken or Reject(Reason.NO_ROUTE, "$", f"{len(payload)} bytes", show_text(wanted))

@@ -11,11 +11,11 @@ from urllib.parse import unquote_plus
 from gateway.decoders.text_settings import Columns, FormatSettings
 from gateway.glob import compile_glob
 from gateway.json_text import DUPLICATE_KEY, BadNumber
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["GROUP", "Pairs", "Rows"]
+__all__ = ["GROUP", "PairFormat", "RowFormat"]
 
 GROUP: Final = "group"
 """Member with the groups that repeat to the end of a row."""
@@ -78,14 +78,14 @@ class _Row:
     def _wanted(self) -> str:
         most = "" if self.least == len(self.names) else f" to {len(self.names)}"
         group = f", then groups of {len(self.group)}" if self.group else ""
-        return show(f"{self.least}{most} cells{group}: {', '.join(self.names[:20])}")
+        return show_text(f"{self.least}{most} cells{group}: {', '.join(self.names[:20])}")
 
 
 def _shown(cells: list[Any]) -> str:
-    return show(" ".join(str(cell)[:40] for cell in cells[:20]))
+    return show_text(" ".join(str(cell)[:40] for cell in cells[:20]))
 
 
-class Rows:
+class RowFormat:
     """Reader of text to an array of objects; a row that cannot be read is in it as a `Reject`."""
 
     def __init__(self, settings: FormatSettings) -> None:
@@ -94,7 +94,7 @@ class Rows:
         self._fixed = None if settings.header or isinstance(columns, dict) else _Row(columns)
         by_kind = columns if isinstance(columns, dict) else {}
         self._kinds = [(compile_glob(first), _Row(names)) for first, names in by_kind.items()]
-        self._known_kinds = show("a row that begins with " + ", ".join(by_kind))
+        self._known_kinds = show_text("a row that begins with " + ", ".join(by_kind))
 
     def read(self, text: str | list[Any], limit: int) -> list[Any] | Reject:
         """Return every row; an array of arrays (JSON) already consists of rows. `limit` is the most rows."""
@@ -108,7 +108,7 @@ class Rows:
             if self._comma and isinstance(text, str):
                 rows = [list(map(_with_point, cells)) for cells in rows]
         except (_BadText, csv.Error) as error:
-            return Reject(Reason.UNDECODED, "$", show(str(error)), "delimited text as the mapping describes it")
+            return Reject(Reason.UNDECODED, "$", show_text(str(error)), "delimited text as the mapping describes it")
         read: list[Any] = []
         faults = 0
         for cells in rows:
@@ -125,7 +125,7 @@ class Rows:
             first = cells[0] if isinstance(cells[0], str) else str(cells[0])[:200]
             kind = next((row for test, row in self._kinds if test.fullmatch(first)), None)
             if kind is None:
-                return Reject(Reason.UNDECODED, None, show(first), self._known_kinds)
+                return Reject(Reason.UNDECODED, None, show_text(first), self._known_kinds)
         return None if kind.left_out else kind.read(cells)
 
     def _split(self, text: str, limit: int) -> list[list[str]] | None:
@@ -176,7 +176,7 @@ def _header(rows: list[list[Any]]) -> _Row:
     return row
 
 
-class Pairs:
+class PairFormat:
     """Reader of `key=value` text to an object, or of several rows to an array of objects."""
 
     def __init__(self, settings: FormatSettings) -> None:
@@ -241,7 +241,7 @@ class Pairs:
                 found.append((next(names), cell))
             elif cell:
                 wanted = f"key{self._equals}value, with {self._separator!r} between pairs"
-                return Reject(Reason.UNDECODED, None, show(cell), wanted)
+                return Reject(Reason.UNDECODED, None, show_text(cell), wanted)
         return found
 
 

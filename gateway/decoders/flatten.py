@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gateway.decoders.mapping_names import Rule, Rules
-from gateway.decoders.mapping_paths import Path, Scope
-from gateway.decoders.mapping_quality import UNCERTAIN, Quality
-from gateway.decoders.mapping_times import AUTO, At, Clock, How, is_unset
+from gateway.decoders.mapping_names import MetricNameRule, PrefixNameRules
+from gateway.decoders.mapping_paths import TemplateScope, ValuePath
+from gateway.decoders.mapping_quality import UNCERTAIN, QualityRule
+from gateway.decoders.mapping_times import AUTO, At, TimeContext, TimeFormat, is_time_absent
 from gateway.decoders.number_text import NUMERIC_TEXT, guess_number, is_blank
 from gateway.decoders.plain import read_scalar
 from gateway.decoders.value_settings import NOT_BY_CODE
@@ -22,7 +22,16 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["Flattener", "Quantity", "Shape", "TooManyReadings", "Trail", "add_flag", "number_twins", "trail_path"]
+__all__ = [
+    "Flattener",
+    "QuantityKeys",
+    "TooManyReadings",
+    "Trail",
+    "ValueRules",
+    "add_flag",
+    "number_duplicate_names",
+    "trail_path",
+]
 
 METRIC_TWICE: Final = "metric_twice"
 MAX_UNIT_CHARACTERS: Final = 64
@@ -58,18 +67,18 @@ def trail_path(trail: Trail) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Quantity:
+class QuantityKeys:
     """Keys of inner objects that are one reading. `exact`: these keys and no others, and the unit is text."""
 
     value: str
     unit: str | None = None
-    time: Path | None = None
-    time_format: How = AUTO
+    time: ValuePath | None = None
+    time_format: TimeFormat = AUTO
     exact: bool = False
-    status: tuple[Path, ...] = ()
+    status: tuple[ValuePath, ...] = ()
     bad_from: int = 1
     uncertain_from: int = 1
-    quality: Quality | None = None
+    quality: QualityRule | None = None
 
     def judge(self, body: dict[str, Any], root: object) -> str | Reject | None:
         """Return a flag if the value is doubtful, or a rejection (without its path) if status or quality call it bad."""
@@ -83,16 +92,16 @@ class Quantity:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ValueRules:
     """Rules of a case for values, whatever their names."""
 
-    quantity: Quantity = Quantity("value", "unit", exact=True)
+    quantity: QuantityKeys = QuantityKeys("value", "unit", exact=True)
     no_values: frozenset[str] = NO_VALUE
     unit_names: dict[str, str] | None = None
-    times: Path | None = None
+    times: ValuePath | None = None
     times_leaf: str = ""
-    times_format: How = AUTO
-    units: Path | None = None
+    times_format: TimeFormat = AUTO
+    units: ValuePath | None = None
     units_leaf: str | None = None
     words: set[str] = field(default_factory=set, compare=False)
     """Texts of only letters that are values, like states: they recur with every message. Bounded."""
@@ -126,10 +135,10 @@ class Flattener:
 
     def __init__(
         self,
-        rules: Rules,
-        shape: Shape,
-        scope: Scope,
-        clock: Clock,
+        rules: PrefixNameRules,
+        shape: ValueRules,
+        scope: TemplateScope,
+        clock: TimeContext,
         at: At,
         trail: Trail,
         *,
@@ -244,7 +253,7 @@ class Flattener:
         at, before = None, len(self.readings)
         if quantity.time is not None:
             claimed = quantity.time.look(body, self._scope.root)
-            if not is_unset(claimed):
+            if not is_time_absent(claimed):
                 below = quantity.time.text
                 read = self._clock.read(claimed, quantity.time_format, lambda: f"{trail_path(trail)}.{below}")
                 if isinstance(read, Reject):
@@ -256,7 +265,9 @@ class Flattener:
             add_flag(self.readings[before:], judged)
         return True
 
-    def _add(self, value: Any, rule: Rule, trail: Trail, unit: str | None = None, at: At | None = None) -> None:
+    def _add(
+        self, value: Any, rule: MetricNameRule, trail: Trail, unit: str | None = None, at: At | None = None
+    ) -> None:
         guessed = False
         if type(value) is str:
             if not value or value.isspace():
@@ -281,14 +292,16 @@ class Flattener:
                 reading.flags = [*(reading.flags or ()), NUMERIC_TEXT]
             self.readings.append(reading)
 
-    def _leave_out(self, rule: Rule, *, chosen: bool = True) -> None:
+    def _leave_out(self, rule: MetricNameRule, *, chosen: bool = True) -> None:
         """Count a field that is not a reading. One that no selection chose is named if the message gives no reading."""
         if not rule.hidden:
             rule.dropped += 1
             if not (rule.chosen and chosen):
                 self.left_out.append(rule.name)
 
-    def _read(self, value: Any, rule: Rule, trail: Trail, unit: str | None, at: At | Reject) -> Reading | Reject:
+    def _read(
+        self, value: Any, rule: MetricNameRule, trail: Trail, unit: str | None, at: At | Reject
+    ) -> Reading | Reject:
         if isinstance(at, Reject):
             return at
         if rule.errors and type(value) in (int, float) and value in rule.errors:
@@ -306,7 +319,7 @@ class Flattener:
             reading.flags = [*(reading.flags or ()), flag]
         return reading
 
-    def _read_text(self, text: str, rule: Rule, unit: str | None) -> tuple[Any, str | None]:
+    def _read_text(self, text: str, rule: MetricNameRule, unit: str | None) -> tuple[Any, str | None]:
         """Return the value of a text field (None: it says that there is none) and its unit."""
         word = text.strip().lower()
         if word in self._shape.no_values or (rule.guess and is_blank(word)):
@@ -329,7 +342,7 @@ class Flattener:
             self._leave_out(rule, chosen=False)
         return (text if rule.text else None), unit
 
-    def _unit(self, rule: Rule, given: str | None) -> str | None:
+    def _unit(self, rule: MetricNameRule, given: str | None) -> str | None:
         """Return the payload's own unit, else the rule's, else the one elsewhere in the message."""
         found = given or rule.unit
         if rule.unit_template is not None and found is None:
@@ -345,7 +358,7 @@ class Flattener:
         keys = self._keys(trail)
         node = _at_keys(self._times, keys)
         claimed = node.get(self._shape.times_leaf) if type(node) is dict else None
-        if is_unset(claimed):
+        if is_time_absent(claimed):
             return self._at
         times_at = "" if self._shape.times is None else self._shape.times.text
         where = ".".join(map(str, keys))
@@ -379,7 +392,7 @@ def add_flag(readings: list[Reading], flag: str) -> None:
         reading.flags = [*(reading.flags or ()), flag]
 
 
-def number_twins(readings: list[Reading]) -> None:
+def number_duplicate_names(readings: list[Reading]) -> None:
     """Give readings of one name different indexes, so that both are kept; the later ones are flagged."""
     if len(readings) == len({reading.metric for reading in readings}):
         return

@@ -16,16 +16,16 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from gateway.decoders.parsed import Parsed
+from gateway.decoders.parsed import ParseCache
 from gateway.decoders.plain import read_scalar
 from gateway.decoders.shape import Decoded, Ignored, RouteMatch
 from gateway.decoders.state import MAX_KEY_CHARACTERS, DecoderState
-from gateway.decoders.told import MAX_VALUE_BYTES, Memory
-from gateway.decoders.topic_cache import remember_topics
+from gateway.decoders.told import MAX_VALUE_BYTES, VersionStore
+from gateway.decoders.topic_cache import cache_topics
 from gateway.decoders.values import NO_VALUE, read_value
 from gateway.json_text import parse_json
 from gateway.settings import GatewaySettings
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import IgnoredReason, Reason
 
@@ -64,7 +64,7 @@ class _Address(NamedTuple):
     tells: bool
 
 
-@remember_topics
+@cache_topics
 def _read_topic(topic: str) -> _Address | None:
     """Return the parts of a topic; None if the convention has no such topic."""
     parts = topic.split("/")
@@ -88,8 +88,8 @@ class HomieDecoder:
     """Homie decoder of one gateway; see `Decoder`. Called in receive order."""
 
     def __init__(self, state: DecoderState) -> None:
-        self._memory = Memory(state)
-        self._traits = Parsed(_unpack)
+        self._memory = VersionStore(state)
+        self._traits = ParseCache(_unpack)
 
     def __call__(
         self, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
@@ -98,7 +98,7 @@ class HomieDecoder:
         where = _read_topic(match.topic)
         if where is None:
             wanted = "homie/<device>/<node>/<property> or homie/5/<device>/<node>/<property>, or an attribute of one"
-            return Reject(Reason.UNDECODED, "topic", show(match.topic), wanted)
+            return Reject(Reason.UNDECODED, "topic", show_text(match.topic), wanted)
         # A route without its own device gives the topic without its last segment: that is not a device here.
         device = where.device if match.device == match.topic.rpartition("/")[0] else match.device
         if len(payload) > limits.max_payload_bytes:
@@ -131,7 +131,7 @@ class HomieDecoder:
         word = _read_text(payload)
         if isinstance(word, Reject) or len(payload) > _MAX_WORD_BYTES:
             return Reject(
-                Reason.OUT_OF_RANGE, "$", show(repr(payload[:80])), f"at most {_MAX_WORD_BYTES} bytes of text"
+                Reason.OUT_OF_RANGE, "$", show_text(repr(payload[:80])), f"at most {_MAX_WORD_BYTES} bytes of text"
             )
         contents = self._memory.told(_key(where)).contents(None)
         unit, datatype = self._traits.read(contents[0]).get(where.metric, _UNKNOWN) if contents else _UNKNOWN
@@ -197,20 +197,24 @@ def _read_as(datatype: str | None, text: str) -> tuple[float | int | bool | str 
 
 def _read_boolean(text: str) -> bool | Reject:
     value = _BOOLEANS.get(text)
-    return Reject(Reason.WRONG_TYPE, "$", show(text), "true or false, as its datatype says") if value is None else value
+    return (
+        Reject(Reason.WRONG_TYPE, "$", show_text(text), "true or false, as its datatype says")
+        if value is None
+        else value
+    )
 
 
 def _read_integer(text: str) -> int | Reject:
     if _INTEGER.fullmatch(text):
         return int(text)
-    return Reject(Reason.BAD_NUMBER, "$", show(text), "an integer, as its datatype says")
+    return Reject(Reason.BAD_NUMBER, "$", show_text(text), "an integer, as its datatype says")
 
 
 def _read_float(text: str) -> float | Reject:
     number = float(text) if _FLOAT.fullmatch(text) else math.nan
     if math.isfinite(number):
         return number
-    return Reject(Reason.BAD_NUMBER, "$", show(text), "a finite number, as its datatype says")
+    return Reject(Reason.BAD_NUMBER, "$", show_text(text), "a finite number, as its datatype says")
 
 
 _READ_AS: Final[dict[str, Callable[[str], float | int | bool | Reject]]] = {
@@ -227,7 +231,7 @@ def _read_description(payload: bytes, limits: GatewaySettings) -> dict[str, _Tra
     if isinstance(document, Reject):
         return document
     if not isinstance(document.value, dict):
-        return Reject(Reason.NOT_OBJECT, "$", show(repr(document.value)[:80]), "a device description")
+        return Reject(Reason.NOT_OBJECT, "$", show_text(repr(document.value)[:80]), "a device description")
     told: dict[str, _Traits] = {}
     for node, inside in _members(document.value.get("nodes")):
         for name, traits in _members(inside.get("properties")):

@@ -6,7 +6,7 @@ from typing import Final
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["inflate", "is_gzip"]
+__all__ = ["inflate_gzip", "is_gzip"]
 
 _MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP_ONLY: Final = 16 + zlib.MAX_WBITS
@@ -17,7 +17,7 @@ def is_gzip(payload: bytes) -> bool:
     return payload.startswith(_MAGIC)
 
 
-def inflate(payload: bytes, max_bytes: int) -> bytes | Reject:
+def inflate_gzip(payload: bytes, max_bytes: int) -> bytes | Reject:
     """Return the content of the one member, at most `max_bytes` of it ever held; its checksum is checked."""
     unpacker = zlib.decompressobj(_GZIP_ONLY)
     try:

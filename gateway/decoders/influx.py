@@ -8,8 +8,8 @@ Source: InfluxData, "Line protocol" (v1 and v2 agree).
 import re
 from typing import Any, Final
 
-from gateway.json_text import DUPLICATE_KEY, BadNumber, Document, strip_mark
-from gateway.show import show
+from gateway.json_text import DUPLICATE_KEY, BadNumber, Document, strip_byte_order_mark
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
@@ -65,7 +65,7 @@ def parse_influx(payload: bytes, *, max_bytes: int, max_readings: int) -> Docume
     if len(payload) > max_bytes:
         return Reject(Reason.TOO_LARGE, got=f"{len(payload)} bytes", wanted=f"at most {max_bytes} bytes")
     try:
-        text = strip_mark(payload).decode("utf-8")
+        text = strip_byte_order_mark(payload).decode("utf-8")
     except UnicodeDecodeError as error:
         got = f"byte 0x{payload[error.start]:02x} at position {error.start}"
         return Reject(Reason.BAD_ENCODING, got=got, wanted="lines of UTF-8 text")
@@ -105,7 +105,7 @@ class _Reader:
 
     def _fault(self, bad: _BadLine) -> Reject:
         rest = self._text[bad.at : bad.at + 40].partition("\n")[0].rstrip("\r")
-        return Reject(Reason.UNDECODED, None, show(rest or "the line's end"), bad.wanted)
+        return Reject(Reason.UNDECODED, None, show_text(rest or "the line's end"), bad.wanted)
 
     def _spend(self, count: int) -> None:
         self._left -= count

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gateway.decoders.inflate import inflate, is_gzip
+from gateway.decoders.inflate import inflate_gzip, is_gzip
 from gateway.decoders.protobuf import (
     BadProtobuf,
     Field,
@@ -24,8 +24,8 @@ from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.values import read_value
 from gateway.json_text import BadNumber
 from gateway.settings import GatewaySettings
-from gateway.show import show
-from gateway.times import plausible
+from gateway.show import show_text
+from gateway.times import check_plausible_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
@@ -64,13 +64,13 @@ def decode_kura(payload: bytes, match: RouteMatch, limits: GatewaySettings, rece
     """Decode one Kura payload; see `Decoder`. Content in gzip has the limit of any payload."""
     if len(payload) > limits.max_payload_bytes:
         return Reject(Reason.TOO_LARGE, got=f"{len(payload)} bytes", wanted=f"at most {limits.max_payload_bytes} bytes")
-    content = inflate(payload, limits.max_payload_bytes) if is_gzip(payload) else payload
+    content = inflate_gzip(payload, limits.max_payload_bytes) if is_gzip(payload) else payload
     if isinstance(content, Reject):
         return content
     try:
         return _read_payload(content, match, limits, received_us)
     except BadProtobuf as error:
-        return Reject(Reason.UNDECODED, got=show(str(error)), wanted="a Kura payload in protobuf")
+        return Reject(Reason.UNDECODED, got=show_text(str(error)), wanted="a Kura payload in protobuf")
 
 
 def _read_payload(content: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoded | Reject:
@@ -94,7 +94,7 @@ def _read_payload(content: bytes, match: RouteMatch, limits: GatewaySettings, re
         return Reject(Reason.UNDECODED, got="none of Kura's fields", wanted="a Kura payload in protobuf")
     if body and not metrics:
         return Reject(Reason.UNDECODED, "body", "bytes without metrics", "metrics: the meaning of the body is unknown")
-    refused = time_us and plausible(time_us, received_us, limits.max_future_seconds, "timestamp")
+    refused = time_us and check_plausible_time(time_us, received_us, limits.max_future_seconds, "timestamp")
     if refused:
         return refused
     readings = _Readings(match, time_us, [BODY_NOT_READ] if body else None)
@@ -138,7 +138,7 @@ class _Readings:
             else:
                 self._refuse(Reason.MISSING_FIELD, path, "no value of its type", f"field {number}")
         except BadProtobuf as error:
-            self._refuse(Reason.UNDECODED, path, show(str(error)), "a KuraMetric in protobuf")
+            self._refuse(Reason.UNDECODED, path, show_text(str(error)), "a KuraMetric in protobuf")
 
     def add_position(self, content: bytes) -> None:
         """Add the content of the `KuraPosition`."""

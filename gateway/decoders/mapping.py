@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from gateway.decoders.mapping_case import Case
-from gateway.decoders.mapping_conditions import Conditions
-from gateway.decoders.mapping_extends import INHERITED, inherit
+from gateway.decoders.mapping_case import CompiledCase
+from gateway.decoders.mapping_conditions import MatchConditions
+from gateway.decoders.mapping_extends import INHERITED, inherit_settings
 from gateway.decoders.mapping_paths import BadPath
 from gateway.decoders.mapping_reader import read_case
 from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
-from gateway.decoders.mapping_text import Inside, TextReader
+from gateway.decoders.mapping_text import NestedDocuments, TextReader
 from gateway.decoders.shape import Decoding, RouteMatch
 from gateway.decoders.vendor_settings import VendorSettings
 from gateway.json_text import Document
@@ -49,13 +49,13 @@ class CompiledMapping:
         """
         _check_lists(settings)
         named = frozenset(segments)
-        self._reader, self._inside = TextReader(settings.format), Inside(settings.inside)
+        self._reader, self._inside = TextReader(settings.format), NestedDocuments(settings.inside)
         if (self._reader.delimited or self._inside.delimited) and "numeric_text" not in settings.model_fields_set:
             # The cells of a text have no types.
             settings = settings.model_copy(update={"numeric_text": ("*",)})
         self.format = self._reader.key
-        self.when = Conditions(settings.when)
-        self._own, *self._cases = [Case(case, named, units or {}, vendors) for case in case_settings(settings)]
+        self.when = MatchConditions(settings.when)
+        self._own, *self._cases = [CompiledCase(case, named, units or {}, vendors) for case in case_settings(settings)]
 
     def fresh(self) -> "CompiledMapping":
         """Return the same mapping for another gateway, which counts from zero; compiling takes twenty times as long."""
@@ -112,7 +112,7 @@ def _inherit(mapping: MappingSettings, case: CaseSettings) -> CaseSettings:
     """Return the settings of a case over those of its mapping."""
     given = {name: getattr(case, name) for name in case.model_fields_set}
     base = {name: getattr(mapping, name) for name in CaseSettings.model_fields if name not in _OWN}
-    return CaseSettings(**inherit(base, given))
+    return CaseSettings(**inherit_settings(base, given))
 
 
 def _check_lists(settings: MappingSettings) -> None:

@@ -5,23 +5,31 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import Any
 
-from gateway.decoders.flatten import Quantity, Shape
-from gateway.decoders.mapping_conditions import Conditions
-from gateway.decoders.mapping_names import AnyOf, Names
-from gateway.decoders.mapping_paths import EACH_ITEM, EACH_MEMBER, BadPath, JoinedPath, Path, Template, parse_path
-from gateway.decoders.mapping_quality import Quality
+from gateway.decoders.flatten import QuantityKeys, ValueRules
+from gateway.decoders.mapping_conditions import MatchConditions
+from gateway.decoders.mapping_names import NameRules, PatternSet
+from gateway.decoders.mapping_paths import (
+    EACH_ITEM,
+    EACH_MEMBER,
+    BadPath,
+    JoinedValuePath,
+    ValuePath,
+    ValueTemplate,
+    parse_path,
+)
+from gateway.decoders.mapping_quality import QualityRule
 from gateway.decoders.mapping_settings import CaseSettings, TimeSource
-from gateway.decoders.mapping_telegram import Telegram
-from gateway.decoders.mapping_times import AUTO, how_written, time_source
+from gateway.decoders.mapping_telegram import TelegramIdentity
+from gateway.decoders.mapping_times import AUTO, compile_time_source, find_time_format
 from gateway.decoders.values import NO_VALUE
 from gateway.decoders.vendor_settings import VendorSettings
-from gateway.decoders.vendors import Vendor, Vendors, joined, named_vendors
-from gateway.glob import glob
+from gateway.decoders.vendors import CaseVendors, CompiledVendor, join_rules, named_vendors
+from gateway.glob import compile_globs
 
-__all__ = ["Case"]
+__all__ = ["CompiledCase"]
 
 
-class Case:
+class CompiledCase:
     """Settings of a case, parsed, for `read_case`; the attributes are the settings' fields."""
 
     def __init__(
@@ -36,7 +44,7 @@ class Case:
         Raises:
             BadPath: a path or template cannot be read, or needs a segment that the filter does not name.
         """
-        self.when = Conditions(settings.when)
+        self.when = MatchConditions(settings.when)
         self.ignore, self.refuse, self.wanted = (
             settings.ignore,
             settings.refuse,
@@ -53,14 +61,14 @@ class Case:
         several = len(self.items) > 1 or bool(self.items[0].steps)
         self.id_per_item = several and any(template.per_item for template in self.message_id)
         self.tags = {tag: _usable((text,), segments, f"tags.{tag}")[0] for tag, text in settings.tags.items()}
-        self.flags = {flag: Conditions(wanted) for flag, wanted in settings.flags.items()}
-        self.time = None if settings.time is None else [time_source(source) for source in settings.time]
-        self.no_times = glob(settings.no_times)
+        self.flags = {flag: MatchConditions(wanted) for flag, wanted in settings.flags.items()}
+        self.time = None if settings.time is None else [compile_time_source(source) for source in settings.time]
+        self.no_times = compile_globs(settings.no_times)
         offset = settings.time_offset
         self.time_offset = None if offset is None else parse_path(offset.path or offset.step or "", around=True)
         self.by_place = offset is not None and offset.step is not None
         self.offset_unit = "" if offset is None else offset.unit
-        self.quality = None if settings.quality is None else Quality(settings.quality)
+        self.quality = None if settings.quality is None else QualityRule(settings.quality)
         whole = not several
         times = {_from(path, whole) for path, _how in self.time or ()}
         self.id_holds_time = any(
@@ -69,7 +77,9 @@ class Case:
         )
         needs_telegram = any(template.of_telegram for template in self.message_id)
         self.telegram = (
-            Telegram(AnyOf(settings.radio), [_flat(steps) for _, steps in times]) if needs_telegram else None
+            TelegramIdentity(PatternSet(settings.radio), [_flat(steps) for _, steps in times])
+            if needs_telegram
+            else None
         )
         self.is_usual = not (
             several
@@ -86,18 +96,18 @@ class Case:
         self.shape = _shape(settings)
         self.brand = _usable(settings.brand, segments, "brand")
         hidden = self._hidden(settings)
-        self.names = Names(settings, units, hidden)
+        self.names = NameRules(settings, units, hidden)
         found = named_vendors(settings.vendors, vendors or {})
-        self.vendors = Vendors([_vendor(vendor, settings, units, hidden) for vendor in found])
+        self.vendors = CaseVendors([_vendor(vendor, settings, units, hidden) for vendor in found])
         for names in (self.names, *(vendor.names for vendor in self.vendors)):
             for template in names.templates:
                 _check(template, segments, "prefix or rename")
 
-    def fresh(self) -> "Case":
-        """Return the same case for another gateway: see `Names.fresh`."""
+    def fresh(self) -> "CompiledCase":
+        """Return the same case for another gateway: see `NameRules.fresh`."""
         other = copy.copy(self)
         other.names = self.names.fresh()
-        other.vendors = Vendors([vendor.fresh() for vendor in self.vendors])
+        other.vendors = CaseVendors([vendor.fresh() for vendor in self.vendors])
         return other
 
     def _hidden(self, settings: CaseSettings) -> list[str]:
@@ -109,11 +119,11 @@ class Case:
             *self.message_id,
             *self.tags.values(),
             *self.brand,
-            *map(Template, texts),
+            *map(ValueTemplate, texts),
         ]
         paths = [path for template in templates for path in template.paths]
         for path, _how in self.time or ():
-            paths += path.template.paths if isinstance(path, JoinedPath) and path.template is not None else [path]
+            paths += path.template.paths if isinstance(path, JoinedValuePath) and path.template is not None else [path]
         paths += [] if self.time_offset is None else [self.time_offset]
         paths += [] if self.quality is None else [self.quality.path]
         whole = len(self.items) == 1 and not self.items[0].steps
@@ -131,13 +141,15 @@ class Case:
         return [rest for rest in map(tuple, rests) if rest]
 
 
-def _vendor(settings: VendorSettings, case: CaseSettings, units: Mapping[str, str], hidden: Iterable[str]) -> Vendor:
-    merged = joined(settings, case)
-    own = [_flat(time_source(source)[0].steps) for source in settings.time]
-    return Vendor(settings, Names(merged, units, [*hidden, *own]), _shape(merged))
+def _vendor(
+    settings: VendorSettings, case: CaseSettings, units: Mapping[str, str], hidden: Iterable[str]
+) -> CompiledVendor:
+    merged = join_rules(settings, case)
+    own = [_flat(compile_time_source(source)[0].steps) for source in settings.time]
+    return CompiledVendor(settings, NameRules(merged, units, [*hidden, *own]), _shape(merged))
 
 
-def _identities(settings: CaseSettings, segments: frozenset[str]) -> list[Template]:
+def _identities(settings: CaseSettings, segments: frozenset[str]) -> list[ValueTemplate]:
     """Return the templates of identities, those of the device first; one of them, or of a telegram, is over the air."""
     frames = _usable(settings.frame_id, segments, "frame_id")
     found = [*frames, *_usable(settings.message_id, segments, "message_id")]
@@ -146,7 +158,7 @@ def _identities(settings: CaseSettings, segments: frozenset[str]) -> list[Templa
     return found
 
 
-def _from(path: Path, whole: bool) -> tuple[str, tuple[Any, ...]]:
+def _from(path: ValuePath, whole: bool) -> tuple[str, tuple[Any, ...]]:
     """Return where a path leads; the item may be the whole message."""
     return "around" if path.around else "message" if path.absolute or whole else "item", path.steps
 
@@ -158,43 +170,43 @@ def _flat(steps: Iterable[Any]) -> str:
     return name
 
 
-def _shape(settings: CaseSettings) -> Shape:
-    quantity, times = Quantity("value", "unit", exact=True), settings.value_times
+def _shape(settings: CaseSettings) -> ValueRules:
+    quantity, times = QuantityKeys("value", "unit", exact=True), settings.value_times
     if settings.quantity is not None:
         given = settings.quantity
         time = given.time or TimeSource(path=given.value)
-        quantity = Quantity(
+        quantity = QuantityKeys(
             given.value,
             given.unit,
             parse_path(time.path) if given.time else None,
-            how_written(time.format, time.zone),
+            find_time_format(time.format, time.zone),
             status=tuple(parse_path(text) for text in given.status),
             bad_from=given.bad_from,
             uncertain_from=given.bad_from if given.uncertain_from is None else given.uncertain_from,
-            quality=None if given.quality is None else Quality(given.quality),
+            quality=None if given.quality is None else QualityRule(given.quality),
         )
-    return Shape(
+    return ValueRules(
         quantity,
         NO_VALUE | {text.strip().lower() for text in settings.no_values},
         settings.unit_names,
         None if times is None else parse_path(times.tree),
         "" if times is None else times.leaf,
-        AUTO if times is None else how_written(times.format),
+        AUTO if times is None else find_time_format(times.format),
         None if settings.value_units is None else parse_path(settings.value_units.tree, around=True),
         None if settings.value_units is None else settings.value_units.leaf,
     )
 
 
-def _usable(texts: Iterable[str], segments: frozenset[str], what: str) -> list[Template]:
+def _usable(texts: Iterable[str], segments: frozenset[str], what: str) -> list[ValueTemplate]:
     """Return the templates whose segments the filter names."""
-    templates = [Template(text) for text in texts]
+    templates = [ValueTemplate(text) for text in texts]
     usable = [template for template in templates if segments.issuperset(template.segments)]
     if templates and not usable:
         _check(templates[0], segments, what)
     return usable
 
 
-def _check(template: Template, segments: frozenset[str], what: str) -> None:
+def _check(template: ValueTemplate, segments: frozenset[str], what: str) -> None:
     missing = sorted(set(template.segments) - segments)
     if missing:
         message = (

@@ -12,12 +12,12 @@ from gateway.show import show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["ROWS", "Pivot"]
+__all__ = ["ROWS", "ColumnPivot"]
 
 ROWS: Final = "rows"
 
 
-class Pivot:
+class ColumnPivot:
     """Rule by which arrays become rows."""
 
     def __init__(self, settings: FormatSettings) -> None:

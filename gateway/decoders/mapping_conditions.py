@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Literal
 
 from gateway.decoders.mapping_paths import parse_path
-from gateway.glob import glob
+from gateway.glob import compile_globs
 
-__all__ = ["Conditions", "as_text"]
+__all__ = ["MatchConditions", "as_text"]
 
 
-class Conditions:
+class MatchConditions:
     """Set of conditions: each path must hold its value."""
 
     __slots__ = ("_members", "_tests", "texts")
@@ -22,7 +22,8 @@ class Conditions:
         """
         self.texts = [f"{path} = {_show(value)}" for path, value in wanted.items()]
         self._tests = [
-            (parse_path(path), value if isinstance(value, bool) else glob(value)) for path, value in wanted.items()
+            (parse_path(path), value if isinstance(value, bool) else compile_globs(value))
+            for path, value in wanted.items()
         ]
 
         # The usual condition, that a member is present or absent, costs no call.

@@ -10,13 +10,13 @@ from typing import Any, Final
 
 from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
 
-__all__ = ["INHERITED", "extend", "follow", "inherit"]
+__all__ = ["INHERITED", "extend_mapping", "inherit_settings", "resolve_extends"]
 
 INHERITED: Final = "..."
 _JOINED: Final = ("when", "inside", "numbers", "units", "unit_names", "errors", "rename", "tags", "flags")
 
 
-def inherit(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def inherit_settings(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings by name: the given ones, over the inherited ones."""
     joined = dict(base)
     for name, value in given.items():
@@ -31,16 +31,16 @@ def inherit(base: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]
     return joined
 
 
-def extend(base: MappingSettings, variant: MappingSettings) -> MappingSettings:
+def extend_mapping(base: MappingSettings, variant: MappingSettings) -> MappingSettings:
     """Return one mapping with the changes of another; what `base` itself extends is still to be followed."""
     given, below = _set(variant), _set(base)
     given.pop("extends", None)
     if "cases" in given:
         given["cases"] += below.get("cases", ())
-    return MappingSettings(**inherit(below, given))
+    return MappingSettings(**inherit_settings(below, given))
 
 
-def follow(name: str, settings: MappingSettings, known: Mapping[str, MappingSettings]) -> MappingSettings:
+def resolve_extends(name: str, settings: MappingSettings, known: Mapping[str, MappingSettings]) -> MappingSettings:
     """Return the mapping with what it extends, as far as `known` has it. One that extends its own name means another's.
 
     Raises:
@@ -52,7 +52,7 @@ def follow(name: str, settings: MappingSettings, known: Mapping[str, MappingSett
             message = f"mappings extend each other: {' -> '.join([*way, wanted])}; remove one `extends`"
             raise ValueError(message)
         way.append(wanted)
-        settings = extend(known[wanted], settings)
+        settings = extend_mapping(known[wanted], settings)
     return settings
 
 

@@ -4,19 +4,19 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from gateway.decoders.mapping_paths import EACH_ITEM, EACH_MEMBER, Path
-from gateway.show import show
+from gateway.decoders.mapping_paths import EACH_ITEM, EACH_MEMBER, ValuePath
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["is_there", "nothing_kept"]
+__all__ = ["path_exists", "reject_empty_message"]
 
 _SHOWN: Final = 8
 _MOST: Final = 2000
 """Most fields that are examined."""
 
 
-def is_there(path: Path, value: Any) -> bool:
+def path_exists(path: ValuePath, value: Any) -> bool:
     """Return whether a path leads somewhere, also to null or an empty array: then the message says that it has nothing."""
     for step in path.steps:
         if value is None:
@@ -34,7 +34,7 @@ def is_there(path: Path, value: Any) -> bool:
     return value is None or (type(value) in (list, dict) and not value)
 
 
-def nothing_kept(
+def reject_empty_message(
     left_out: list[str], root: Any, missed: list[str], keep: tuple[str, ...], hides: Callable[[str], bool]
 ) -> Reject | None:
     """Return why a message without readings is a dead letter; None if it has nothing that could be kept.
@@ -55,7 +55,7 @@ def nothing_kept(
         return None
     shown = ", ".join(there[:_SHOWN]) + (f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else "")
     got = f"{len(there)} {'field' if len(there) == 1 else 'fields'}, none kept: {shown}"
-    return Reject(Reason.NOTHING_KEPT, "$", show(got), show(wanted))
+    return Reject(Reason.NOTHING_KEPT, "$", show_text(got), show_text(wanted))
 
 
 def _leaves(value: Any, name: str) -> Iterator[str]:

@@ -9,12 +9,12 @@ from weakref import WeakSet
 import msgspec
 
 from gateway.decoders.mapping_numbers import NumberRule
-from gateway.decoders.mapping_paths import Scope, Template
+from gateway.decoders.mapping_paths import TemplateScope, ValueTemplate
 from gateway.decoders.mapping_settings import CaseSettings
 from gateway.decoders.values import MAX_METRIC_BYTES, metric_fault
-from gateway.glob import glob, glob_pattern, is_glob
+from gateway.glob import compile_globs, glob_pattern, is_glob
 
-__all__ = ["AnyOf", "Names", "Patterns", "Rule", "Rules"]
+__all__ = ["MetricNameRule", "NameRules", "PatternSet", "PatternTable", "PrefixNameRules"]
 
 _MAX_NAMES: Final = 10_000
 _MAX_CONTEXTS: Final = 10_000
@@ -24,7 +24,7 @@ _MAX_HELD: Final = 100_000
 """Most verdicts of all mappings together, some 50 MB at worst; then all are forgotten, and made again as names come."""
 
 
-class Rule(msgspec.Struct, gc=False):
+class MetricNameRule(msgspec.Struct, gc=False):
     """Verdict on one metric name. `plain`: numbers are kept unchanged, under `name` and the unit.
 
     `plain_words`: the same for booleans and words, which have no unit.
@@ -40,7 +40,7 @@ class Rule(msgspec.Struct, gc=False):
     numeric_text: bool = False
     guess: bool = False
     unit: str | None = None
-    unit_template: Template | None = None
+    unit_template: ValueTemplate | None = None
     errors: tuple[float, ...] = ()
     number: NumberRule | None = None
     chosen: bool = True
@@ -49,7 +49,7 @@ class Rule(msgspec.Struct, gc=False):
     plain_words: bool = False
 
 
-class Patterns:
+class PatternTable:
     """Patterns and their values; the first that matches the final name or the last key counts."""
 
     __slots__ = ("_exact", "_last", "_whole")
@@ -71,7 +71,7 @@ class Patterns:
         return min(hits, key=_place)[1] if hits else None
 
 
-def _first(patterns: Patterns, name: str, last: str, old: tuple[str, str]) -> Any:
+def _first(patterns: PatternTable, name: str, last: str, old: tuple[str, str]) -> Any:
     """Return the value for the new name of a field, else for its old one."""
     found = patterns.find(name, last)
     return found if found is not None or old == (name, last) else patterns.find(*old)
@@ -95,7 +95,7 @@ class _Globs:
         return None if found is None or found.lastindex is None else self._hits[found.lastindex - 1]
 
 
-class AnyOf:
+class PatternSet:
     """Test whether any of the patterns matches; false if there are none."""
 
     __slots__ = ("_all", "_exact", "_last", "_whole")
@@ -103,8 +103,8 @@ class AnyOf:
     def __init__(self, patterns: tuple[str, ...]) -> None:
         self._all = "*" in patterns
         self._exact = frozenset(text for text in patterns if not is_glob(text))
-        self._whole = glob(text for text in patterns if is_glob(text) and "." in text)
-        self._last = glob(text for text in patterns if is_glob(text) and "." not in text)
+        self._whole = compile_globs(text for text in patterns if is_glob(text) and "." in text)
+        self._last = compile_globs(text for text in patterns if is_glob(text) and "." not in text)
 
     def __bool__(self) -> bool:
         return bool(self._exact or self._whole or self._last)
@@ -117,7 +117,7 @@ class AnyOf:
         return bool(whole or (self._last is not None and self._last(last)))
 
 
-class Names:
+class NameRules:
     """Rules of one case for names, over all messages."""
 
     def __init__(self, settings: CaseSettings, route_units: Mapping[str, str], hidden: Iterable[str]) -> None:
@@ -126,8 +126,8 @@ class Names:
         Raises:
             BadPath: a template cannot be read.
         """
-        self.prefix = Template(settings.prefix)
-        self._renames = {name: Template(text) for name, text in settings.rename.items()}
+        self.prefix = ValueTemplate(settings.prefix)
+        self._renames = {name: ValueTemplate(text) for name, text in settings.rename.items()}
         self._changing = [
             template for template in (self.prefix, *self._renames.values()) if template.fill_always() is None
         ]
@@ -135,18 +135,18 @@ class Names:
         self._hidden = frozenset(hidden)
         named = [*settings.rename, *settings.keep, *settings.skip, *settings.units, *settings.errors, *route_units]
         self._indexed = [name for name in (*named, *self._hidden) if "[" in name]
-        self._skip, self._keep = AnyOf(settings.skip), AnyOf(settings.keep)
-        self._text, self._numeric = AnyOf(settings.text), AnyOf(settings.numeric_text)
-        self._guess = AnyOf(settings.guess_numbers)
-        self._numbers = Patterns((pattern, NumberRule(number)) for pattern, number in settings.numbers.items())
-        self._errors = Patterns(settings.errors.items())
-        units = [(pattern, Template(unit) if "{" in unit else unit) for pattern, unit in settings.units.items()]
-        self._units = Patterns([*route_units.items(), *units])
-        self._contexts: dict[tuple[str | None, ...], Rules] = {}
+        self._skip, self._keep = PatternSet(settings.skip), PatternSet(settings.keep)
+        self._text, self._numeric = PatternSet(settings.text), PatternSet(settings.numeric_text)
+        self._guess = PatternSet(settings.guess_numbers)
+        self._numbers = PatternTable((pattern, NumberRule(number)) for pattern, number in settings.numbers.items())
+        self._errors = PatternTable(settings.errors.items())
+        units = [(pattern, ValueTemplate(unit) if "{" in unit else unit) for pattern, unit in settings.units.items()]
+        self._units = PatternTable([*route_units.items(), *units])
+        self._contexts: dict[tuple[str | None, ...], PrefixNameRules] = {}
         self._dropped: dict[str, int] = {}
         _holders.add(self)
 
-    def fresh(self) -> "Names":
+    def fresh(self) -> "NameRules":
         """Return the same rules for another gateway, with its own verdicts and counts."""
         other = copy.copy(self)
         other._contexts, other._dropped = {}, {}
@@ -168,7 +168,7 @@ class Names:
         _held.names -= sum(rules.held() for rules in self._contexts.values())
         self._contexts.clear()
 
-    def under(self, scope: Scope) -> "Rules":
+    def under(self, scope: TemplateScope) -> "PrefixNameRules":
         """Return the rules at one item: prefix and renames may depend on it."""
         if _held.names >= _MAX_HELD:
             for holder in list(_holders):
@@ -181,31 +181,33 @@ class Names:
             prefix = (self.prefix.fill(scope) or "")[: MAX_METRIC_BYTES + 1]
             renames = {name: filled for name, template in self._renames.items() if (filled := template.fill(scope))}
             if len(self._contexts) >= _MAX_CONTEXTS:
-                return Rules(self, prefix, renames, most=0)
-            rules = self._contexts[key] = Rules(self, prefix, renames, most=_MAX_NAMES)
+                return PrefixNameRules(self, prefix, renames, most=0)
+            rules = self._contexts[key] = PrefixNameRules(self, prefix, renames, most=_MAX_NAMES)
             _held.names += 1
         return rules
 
-    def decide(self, flat: str, last: str, prefix: str, renames: dict[str, str]) -> Rule:
+    def decide(self, flat: str, last: str, prefix: str, renames: dict[str, str]) -> MetricNameRule:
         """Return the verdict on one flat name whose last key is `last`."""
         name, old = prefix + _renamed(flat, renames), (flat, last)
         last = renames.get(flat, last)
         if flat in self._hidden:
-            return Rule(name, skip=True, hidden=True)
+            return MetricNameRule(name, skip=True, hidden=True)
         if self._skip(name, last):
-            return Rule(name, skip=True)
+            return MetricNameRule(name, skip=True)
         if self._keep and not self._keep(name, last) and not self._keep(*old):
-            return Rule(name, skip=True, chosen=False)
+            return MetricNameRule(name, skip=True, chosen=False)
         fault = metric_fault(name)
         unit = _first(self._units, name, last, old)
-        template = unit if isinstance(unit, Template) else None
+        template = unit if isinstance(unit, ValueTemplate) else None
         errors = _first(self._errors, name, last, old) or ()
         number = _first(self._numbers, name, last, old)
         plain, fixed = fault is None and not errors and number is None, None if template is not None else unit or None
         text, numeric, guess = (test(name, last) or test(*old) for test in (self._text, self._numeric, self._guess))
         guess = guess and not numeric and (text or unit is not None)
         words = plain and text and not numeric and unit is None
-        return Rule(name, fault, False, plain, text, numeric, guess, fixed, template, errors, number, plain_words=words)
+        return MetricNameRule(
+            name, fault, False, plain, text, numeric, guess, fixed, template, errors, number, plain_words=words
+        )
 
     def says(self, flat: str, last: str, prefix: str) -> bool:
         """Return whether the mapping names a field itself: as hidden, left out or renamed."""
@@ -233,16 +235,16 @@ def _renamed(flat: str, renames: dict[str, str]) -> str:
     return renames[longest] + flat[len(longest) :] if longest else flat
 
 
-class Rules:
+class PrefixNameRules:
     """Verdicts at one prefix. Names recur with every message, so each is decided once; bounded."""
 
     __slots__ = ("_most", "_names", "_objects", "_prefix", "_renames", "_skipped", "known")
 
-    def __init__(self, names: Names, prefix: str, renames: dict[str, str], *, most: int) -> None:
+    def __init__(self, names: NameRules, prefix: str, renames: dict[str, str], *, most: int) -> None:
         """Start without verdicts; `most` is how many of each kind are remembered."""
         self._most = most
         self._names, self._prefix, self._renames = names, prefix, renames
-        self.known: dict[str, Rule] = {}
+        self.known: dict[str, MetricNameRule] = {}
         self._skipped: dict[str, bool] = {}
         self._objects: dict[str, int] = {}
 
@@ -255,7 +257,7 @@ class Rules:
         """Number of verdicts, plus one for itself."""
         return 1 + len(self.known) + len(self._skipped)
 
-    def of(self, flat: str, last: str) -> Rule:
+    def of(self, flat: str, last: str) -> MetricNameRule:
         """Return the verdict on a flat name."""
         rule = self.known.get(flat)
         if rule is None:
@@ -297,4 +299,4 @@ class _Held:
 
 
 _held: Final = _Held()
-_holders: Final[WeakSet[Names]] = WeakSet()
+_holders: Final[WeakSet[NameRules]] = WeakSet()

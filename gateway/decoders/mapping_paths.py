@@ -13,13 +13,13 @@ from ingest.contract.dead_letter import Reject
 
 __all__ = [
     "BadPath",
-    "JoinedPath",
-    "Path",
-    "Scope",
-    "Template",
-    "first_of",
-    "identity",
-    "joined_path",
+    "JoinedValuePath",
+    "TemplateScope",
+    "ValuePath",
+    "ValueTemplate",
+    "first_template_value",
+    "join_template_path",
+    "message_identity",
     "parse_path",
 ]
 
@@ -39,7 +39,7 @@ class BadPath(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class ValuePath:
     """Parsed path. Steps: a member's name, an item's index, `EACH_MEMBER`, `EACH_ITEM`."""
 
     text: str
@@ -47,7 +47,7 @@ class Path:
     steps: tuple[Any, ...]
     around: bool = False
 
-    def of(self, scope: "Scope") -> Any:
+    def of(self, scope: "TemplateScope") -> Any:
         """Return the value for an item; for `^.a` in the nearest object around it that has it."""
         if not self.around:
             return self.look(scope.item, scope.root)
@@ -79,7 +79,7 @@ EACH_MEMBER: Final = object()
 EACH_ITEM: Final = object()
 
 
-def parse_path(text: str, *, wild: bool = False, around: bool = False) -> Path:
+def parse_path(text: str, *, wild: bool = False, around: bool = False) -> ValuePath:
     """Parse a path; `*` and `[]` only if `wild`, `^` only if `around`.
 
     Raises:
@@ -110,7 +110,7 @@ def parse_path(text: str, *, wild: bool = False, around: bool = False) -> Path:
     if not wild and (EACH_MEMBER in steps or EACH_ITEM in steps):
         message = f"{text!r}: * and [] are only allowed in `items` and `inside`"
         raise BadPath(message)
-    return Path(text, absolute, tuple(steps), outer)
+    return ValuePath(text, absolute, tuple(steps), outer)
 
 
 def _step(found: re.Match[str]) -> object:
@@ -154,7 +154,7 @@ def _member(value: Any, step: Any) -> Any:
     return value[step] if type(value) is list and type(step) is int and step < len(value) else None
 
 
-class Scope(msgspec.Struct, frozen=True, gc=False):
+class TemplateScope(msgspec.Struct, frozen=True, gc=False):
     """Objects to which templates may refer, at one item of one message."""
 
     match: RouteMatch
@@ -183,7 +183,7 @@ class Scope(msgspec.Struct, frozen=True, gc=False):
         yield from reversed(outer)
 
 
-_Part = Callable[[Scope], Any]
+_Part = Callable[[TemplateScope], Any]
 _KNOWN: Final[dict[str, _Part]] = {
     "key": lambda scope: scope.keys[0] if scope.keys else None,
     "key2": lambda scope: scope.keys[1] if len(scope.keys) > 1 else None,
@@ -195,7 +195,7 @@ _KNOWN: Final[dict[str, _Part]] = {
 }
 
 
-class Template:
+class ValueTemplate:
     """Text with references.
 
     Attributes:
@@ -214,7 +214,7 @@ class Template:
             BadPath: a reference cannot be read.
         """
         self.text = text
-        self.paths: list[Path] = []
+        self.paths: list[ValuePath] = []
         self.segments: list[str] = []
         self.per_item = False
         self.of_telegram: set[str] = set()
@@ -275,7 +275,7 @@ class Template:
         """Return the text, if it has no reference."""
         return self._constant
 
-    def fill(self, scope: Scope) -> str | None:
+    def fill(self, scope: TemplateScope) -> str | None:
         """Return the text; None if a reference is absent or neither text nor integer."""
         if self._constant is not None:
             return self._constant
@@ -290,10 +290,10 @@ class Template:
         return filled
 
 
-def _below_root(path: Path) -> _Part:
+def _below_root(path: ValuePath) -> _Part:
     steps = path.steps
 
-    def look(scope: Scope) -> Any:
+    def look(scope: TemplateScope) -> Any:
         # The usual path, of only names, costs no other call.
         value: Any = scope.root
         for step in steps:
@@ -316,12 +316,12 @@ def _join_members(value: object) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedPath(Path):
+class JoinedValuePath(ValuePath):
     """Several places as one text, such as a separate date and time."""
 
-    template: Template | None = None
+    template: ValueTemplate | None = None
 
-    def of(self, scope: Scope) -> Any:
+    def of(self, scope: TemplateScope) -> Any:
         """Return the text, None if all parts are absent; if only some are, the template itself, which is not a time."""
         if self.template is None:
             return None
@@ -330,16 +330,16 @@ class JoinedPath(Path):
         return self.text if some else found
 
 
-def joined_path(text: str) -> JoinedPath:
+def join_template_path(text: str) -> JoinedValuePath:
     """Return the path of a template.
 
     Raises:
         BadPath: a reference cannot be read.
     """
-    return JoinedPath(text, absolute=True, steps=(), template=Template(text))
+    return JoinedValuePath(text, absolute=True, steps=(), template=ValueTemplate(text))
 
 
-def first_of(templates: Iterable[Template], scope: Scope) -> str | None:
+def first_template_value(templates: Iterable[ValueTemplate], scope: TemplateScope) -> str | None:
     """Return the text of the first template that gives one."""
     for template in templates:
         found = template.fill(scope)
@@ -348,7 +348,7 @@ def first_of(templates: Iterable[Template], scope: Scope) -> str | None:
     return None
 
 
-def identity(templates: Iterable[Template], scope: Scope) -> tuple[str, bool] | None:
+def message_identity(templates: Iterable[ValueTemplate], scope: TemplateScope) -> tuple[str, bool] | None:
     """Return a message's own key, of bounded length, and whether it comes from what a device sent over the air."""
     for template in templates:
         found = template.fill(scope)

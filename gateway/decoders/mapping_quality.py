@@ -5,17 +5,17 @@ from typing import Any, Final
 from gateway.decoders.mapping_conditions import as_text
 from gateway.decoders.mapping_paths import parse_path
 from gateway.decoders.value_settings import NOT_BY_QUALITY, QualitySettings
-from gateway.glob import glob
-from gateway.show import show
+from gateway.glob import compile_globs
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["UNCERTAIN", "Quality"]
+__all__ = ["UNCERTAIN", "QualityRule"]
 
 UNCERTAIN: Final = "quality_uncertain"
 
 
-class Quality:
+class QualityRule:
     """One rule, compiled."""
 
     def __init__(self, settings: QualitySettings) -> None:
@@ -25,7 +25,7 @@ class Quality:
             BadPath: the path cannot be read.
         """
         self.path = parse_path(settings.path)
-        self._good, self._bad = glob(settings.good), glob(settings.bad)
+        self._good, self._bad = compile_globs(settings.good), compile_globs(settings.bad)
 
     def judge(self, item: object, root: object) -> str | Reject | None:
         """Return None for a good value; a flag; or why it is not a value, without its path."""
@@ -37,4 +37,4 @@ class Quality:
             return None
         if self._bad is None or not self._bad(text):
             return UNCERTAIN
-        return Reject(Reason.BAD_NUMBER, None, show(f"{self.path.text} = {text}"), NOT_BY_QUALITY)
+        return Reject(Reason.BAD_NUMBER, None, show_text(f"{self.path.text} = {text}"), NOT_BY_QUALITY)

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.decoders.flatten import TooManyReadings, Trail, add_flag, number_twins, trail_path
-from gateway.decoders.mapping_case import Case
-from gateway.decoders.mapping_kept import is_there, nothing_kept
-from gateway.decoders.mapping_paths import Path, Scope, first_of, identity
+from gateway.decoders.flatten import TooManyReadings, Trail, add_flag, number_duplicate_names, trail_path
+from gateway.decoders.mapping_case import CompiledCase
+from gateway.decoders.mapping_kept import path_exists, reject_empty_message
+from gateway.decoders.mapping_paths import TemplateScope, ValuePath, first_template_value, message_identity
 from gateway.decoders.mapping_telegram import TELEGRAM
-from gateway.decoders.mapping_times import AUTO, CLOCK_UNSET, RECEIVED, At, Clock, is_unset
+from gateway.decoders.mapping_times import AUTO, CLOCK_UNSET, RECEIVED, At, TimeContext, is_time_absent
 from gateway.decoders.message_time import header_time, refuse_parts, refuse_senml
 from gateway.decoders.sampled import SampledFlattener, refuse_unknown_time, refuse_untimed, unknown_time
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
 from gateway.decoders.time_names import is_time, time_key
 from gateway.decoders.values import MAX_METRIC_BYTES, refuse_topic_name
-from gateway.decoders.vendors import Vendor
+from gateway.decoders.vendors import CompiledVendor
 from gateway.device_registry import identity_fault
 from gateway.json_text import Document
 from gateway.settings import GatewaySettings
@@ -39,17 +39,19 @@ _UNSURE: Final = frozenset({AMBIGUOUS_LOCAL, CLOCK_UNSET})
 
 
 def read_case(
-    case: Case, document: Document, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
+    case: CompiledCase, document: Document, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
 ) -> Decoding:
     """Decode one parsed message; see `Decoder`."""
     root = document.value
     if case.ignore is not None or case.refuse is not None:
-        device = _route_device(case, match) or first_of(case.device, Scope(match, payload, root, root, received_us))
+        device = _route_device(case, match) or first_template_value(
+            case.device, TemplateScope(match, payload, root, root, received_us)
+        )
         if case.ignore is not None:
             return Ignored(case.ignore, "" if device is None and case.device else device)
         refused = Reject(case.refuse or Reason.UNDECODED, "$", show_value(root), case.wanted)
         return Decoded(match.device if device is None else device, [], [refused])
-    clock = Clock(match.zone, received_us, limits.max_future_seconds, case.unset_clock)
+    clock = TimeContext(match.zone, received_us, limits.max_future_seconds, case.unset_clock)
     try:
         reader = _Reader(case, document, payload, match, clock, limits.max_readings_per_message)
         return reader.read_usual(root) if case.is_usual and type(root) is dict else reader.read()
@@ -78,7 +80,7 @@ class _Reader:
     )
 
     def __init__(
-        self, case: Case, document: Document, payload: bytes, match: RouteMatch, clock: Clock, limit: int
+        self, case: CompiledCase, document: Document, payload: bytes, match: RouteMatch, clock: TimeContext, limit: int
     ) -> None:
         self._case, self._document, self._payload, self._match = case, document, payload, match
         self._clock, self._left = clock, limit
@@ -96,7 +98,7 @@ class _Reader:
                 self._read_item(self._document.value, "$", ())
                 continue
             items = list(path.spread(self._document.value))
-            if not items and not is_there(path, self._document.value):
+            if not items and not path_exists(path, self._document.value):
                 self._missed.append(path.text)
             self._timed, self._stride = self._any_timed(value for value, _trail, _keys in items), max(1, len(items))
             for value, trail, keys in items:
@@ -111,13 +113,13 @@ class _Reader:
             refused = self._nothing_kept()
             found[0].rejects = [refused] if refused is not None else []
         for decoded in found:
-            number_twins(decoded.readings)
+            number_duplicate_names(decoded.readings)
         return found[0] if len(found) == 1 else found
 
     def read_usual(self, root: dict[str, Any]) -> Decoding:
         """Read an object that is the one item of a usual case: like `read`, with fewer checks."""
         match = self._match
-        scope = Scope(match, self._payload, root, root, self._clock.received_us)
+        scope = TemplateScope(match, self._payload, root, root, self._clock.received_us)
         time_key = self._time_key(root)
         at = self._time_of(scope, "$", time_key)
         decoded = self._begin(match.device, scope)
@@ -126,20 +128,20 @@ class _Reader:
             return decoded
         self._flatten(self._case, scope, root, "$", at, decoded, 0, None, time_key)
         if decoded.readings:
-            number_twins(decoded.readings)
+            number_duplicate_names(decoded.readings)
         elif not decoded.rejects and (refused := self._nothing_kept()) is not None:
             decoded.rejects = [refused]
         return decoded
 
     def _nothing_kept(self) -> Reject | None:
         case = self._case
-        return nothing_kept(self._left_out, self._document.value, self._missed, case.keep, case.names.hides)
+        return reject_empty_message(self._left_out, self._document.value, self._missed, case.keep, case.names.hides)
 
     def _read_item(self, value: Any, trail: Trail, keys: tuple[str, ...]) -> None:
         """Read one item; if it is an array, each object in it is one."""
         root = self._document.value
         if type(value) is not list or self._case.values or not any(isinstance(inner, dict | Reject) for inner in value):
-            scope = Scope(self._match, self._payload, root, value, self._clock.received_us, keys, trail=trail)
+            scope = TemplateScope(self._match, self._payload, root, value, self._clock.received_us, keys, trail=trail)
             self._add(scope, trail, None, None)
             return
         if len(value) > self._left:
@@ -152,13 +154,15 @@ class _Reader:
         self._timed, self._stride = self._any_timed(value), len(value)
         for place, inner in enumerate(value):
             inner_trail = (trail, place)
-            scope = Scope(self._match, self._payload, root, inner, self._clock.received_us, keys, trail=inner_trail)
+            scope = TemplateScope(
+                self._match, self._payload, root, inner, self._clock.received_us, keys, trail=inner_trail
+            )
             if type(inner) is dict:
                 self._add(scope, inner_trail, None, place)
             else:
                 self._add(scope, inner_trail, f"{name}[{place}]", None)
 
-    def _add(self, scope: Scope, trail: Trail, name: str | None, place: int | None) -> None:
+    def _add(self, scope: TemplateScope, trail: Trail, name: str | None, place: int | None) -> None:
         case = self._case
         if isinstance(scope.item, Reject):
             # A part that could not be parsed is in the document as a rejection.
@@ -204,15 +208,17 @@ class _Reader:
         if judged is not None or own is not None or case.telegram is not None:
             self._mark(decoded.readings[before:], judged, own, decoded)
 
-    def _vendor(self, body: object, scope: Scope) -> Vendor | None:
+    def _vendor(self, body: object, scope: TemplateScope) -> CompiledVendor | None:
         """Return the vendor whose decoder gave this object."""
-        return self._case.vendors.choose(body, first_of(self._case.brand, scope))
+        return self._case.vendors.choose(body, first_template_value(self._case.brand, scope))
 
-    def _vendor_items(self, vendor: Vendor, scope: Scope, body: Any, trail: Trail, at: At, decoded: Decoded) -> None:
+    def _vendor_items(
+        self, vendor: CompiledVendor, scope: TemplateScope, body: Any, trail: Trail, at: At, decoded: Decoded
+    ) -> None:
         """Read the items inside a vendor's object, each at its own time if it has one."""
         for item, place in vendor.items(body, trail):
             found = ((path, how, path.look(item, item)) for path, how in vendor.times)
-            own = next((claim for claim in found if not is_unset(claim[2])), None)
+            own = next((claim for claim in found if not is_time_absent(claim[2])), None)
             when = at if own is None else self._clock.read(own[2], own[1], partial(_place, own[0], place))
             if isinstance(when, Reject):
                 decoded.rejects.append(when)
@@ -224,8 +230,8 @@ class _Reader:
 
     def _flatten(
         self,
-        rules: Case | Vendor,
-        scope: Scope,
+        rules: CompiledCase | CompiledVendor,
+        scope: TemplateScope,
         body: Any,
         trail: Trail,
         at: At,
@@ -249,7 +255,7 @@ class _Reader:
         decoded.readings += flattener.readings
         decoded.rejects += flattener.rejects
 
-    def _body(self, scope: Scope, trail: Trail) -> tuple[Any, Trail]:
+    def _body(self, scope: TemplateScope, trail: Trail) -> tuple[Any, Trail]:
         """Return what holds the item's readings, and where it is."""
         if not self._case.values:
             return scope.item, trail
@@ -261,14 +267,14 @@ class _Reader:
         else:
             path = self._case.values[0]
         if body is None and not any(
-            is_there(path, scope.root if path.absolute else scope.item) for path in self._case.values
+            path_exists(path, scope.root if path.absolute else scope.item) for path in self._case.values
         ):
             self._missed += [path.text for path in self._case.values]
         for step in path.steps:
             trail = (trail, step)
         return body, trail
 
-    def _with_telegram(self, scope: Scope, at: At | Reject) -> Scope:
+    def _with_telegram(self, scope: TemplateScope, at: At | Reject) -> TemplateScope:
         telegram = self._case.telegram
         if telegram is None:
             return scope
@@ -287,15 +293,15 @@ class _Reader:
         if self._case.telegram is not None and named is not None:
             self._case.telegram.name(readings, named)
 
-    def _device(self, scope: Scope, trail: Trail) -> str | Reject:
+    def _device(self, scope: TemplateScope, trail: Trail) -> str | Reject:
         case, match = self._case, self._match
         device = _route_device(case, match)
         if device is None:
-            device = first_of(case.device, scope) if case.device else match.device
+            device = first_template_value(case.device, scope) if case.device else match.device
         if device is None:
             wanted = "a device id: " + ", else ".join(template.text for template in case.device)
             return Reject(Reason.MISSING_FIELD, trail_path(trail), show_value(scope.item), wanted)
-        claim = first_of(case.same_device, scope) if case.same_device else None
+        claim = first_template_value(case.same_device, scope) if case.same_device else None
         if claim is None:
             return device
         if _names(claim, device):
@@ -305,7 +311,7 @@ class _Reader:
             return device
         return identity_fault(device, claim, trail_path(trail)) or device
 
-    def _begin(self, device: str, scope: Scope) -> Decoded:
+    def _begin(self, device: str, scope: TemplateScope) -> Decoded:
         case, root = self._case, self._document.value
         flags = list(self._document.flags)
         if case.flags:
@@ -314,7 +320,7 @@ class _Reader:
         if case.tags:
             filled = {tag: text for tag, template in case.tags.items() if (text := template.fill(scope)) is not None}
             tags = {**filled, **(tags or {})} or None
-        own = None if case.id_per_item else identity(case.message_id, scope)
+        own = None if case.id_per_item else message_identity(case.message_id, scope)
         text, over_air = own or (None, False)
         kind = TELEGRAM if over_air else "fm"
         return Decoded(device, [], [], flags or None, tags, message_id=text, id_kind=kind)
@@ -337,13 +343,13 @@ class _Reader:
         key = None if place is None else unknown_time(item, lambda key: names.says(key, key, ""))
         return None if key is None else refuse_unknown_time(item, key, trail)
 
-    def _time_of(self, scope: Scope, trail: Trail, time_key: str | None) -> At | Reject:
+    def _time_of(self, scope: TemplateScope, trail: Trail, time_key: str | None) -> At | Reject:
         if time_key is not None and isinstance(scope.item, dict):
             return self._clock.read(scope.item[time_key], AUTO, lambda: trail_path((trail, time_key)))
         at: At | Reject = self._message_time(scope) if self._case.time is None else RECEIVED
         for path, how in self._case.time or ():
             claimed = path.of(scope)
-            if not is_unset(claimed) and not self._is_no_time(claimed):
+            if not is_time_absent(claimed) and not self._is_no_time(claimed):
                 at = self._clock.read(claimed, how, partial(_place, path, trail))
                 break
         if self._case.time_offset is None or isinstance(at, Reject):
@@ -351,7 +357,7 @@ class _Reader:
         path, times = self._case.time_offset, _index(trail) if self._case.by_place else 1
         return self._clock.add(at, path.of(scope), self._case.offset_unit, partial(_place, path, trail), times)
 
-    def _message_time(self, scope: Scope) -> At | Reject:
+    def _message_time(self, scope: TemplateScope) -> At | Reject:
         """Return the time of an item that names none itself: the message's, or that of the message's header."""
         root, own, names = scope.root, self._match.time, self._case.names
         if type(root) is not dict:
@@ -373,13 +379,13 @@ class _Reader:
         return test is not None and isinstance(claimed, str) and test(claimed.strip())
 
 
-def _identify(case: Case, scope: Scope) -> str | None:
+def _identify(case: CompiledCase, scope: TemplateScope) -> str | None:
     """Return the identity of an item, with its kind."""
-    own = identity(case.message_id, scope)
+    own = message_identity(case.message_id, scope)
     return None if own is None else f"{TELEGRAM if own[1] else 'fm'}:{own[0]}"
 
 
-def _route_device(case: Case, match: RouteMatch) -> str | None:
+def _route_device(case: CompiledCase, match: RouteMatch) -> str | None:
     """Return the device of the topic, if the route names it and the payload only has to agree."""
     return match.device if case.same_device and match.device_named else None
 
@@ -398,5 +404,5 @@ def _index(trail: Trail) -> int:
     return key if isinstance(key, int) else 0
 
 
-def _place(path: Path, trail: Trail) -> str:
+def _place(path: ValuePath, trail: Trail) -> str:
     return path.text if path.absolute or path.around else f"{trail_path(trail)}.{path.text}"

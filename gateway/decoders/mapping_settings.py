@@ -35,7 +35,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from gateway.decoders.text_settings import FormatSettings, InsideFormat, MessageFormat
 from gateway.decoders.value_settings import NumberSettings, QualitySettings, TimeOffset
-from gateway.time_formats import named_time
+from gateway.time_formats import compile_time_format
 from ingest.contract.reasons import IgnoredReason, Reason
 
 __all__ = [
@@ -58,7 +58,7 @@ def _known_format(text: str) -> str:
             known = ", ".join(sorted(_FORMATS))
             message = f"{text!r} is not a time format: use {known}, rfc1123, or one such as %d.%m.%Y %H:%M"
             raise ValueError(message)
-        named_time(text)
+        compile_time_format(text)
     return text
 
 

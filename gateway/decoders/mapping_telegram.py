@@ -5,10 +5,10 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gateway.decoders.mapping_names import AnyOf
+from gateway.decoders.mapping_names import PatternSet
 from ingest.contract.reading import Reading
 
-__all__ = ["RADIO", "TELEGRAM", "Telegram"]
+__all__ = ["RADIO", "TELEGRAM", "TelegramIdentity"]
 
 TELEGRAM = "tg"
 """Kind of the identity of a telegram: the time is the receiver's, so times of copies are not compared."""
@@ -16,10 +16,10 @@ RADIO = "rx"
 """Kind of the identity of what a receiver added to a telegram: nothing of a copy is compared."""
 
 
-class Telegram:
+class TelegramIdentity:
     """Telegrams of the messages of one case."""
 
-    def __init__(self, radio: AnyOf, times: Iterable[str]) -> None:
+    def __init__(self, radio: PatternSet, times: Iterable[str]) -> None:
         """Take the radio fields, and `times`, the flat names of the item's time."""
         self._radio, self._times = radio, frozenset(times)
 

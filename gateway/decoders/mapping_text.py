@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from gateway.decoders.delimited import Pairs, Rows
+from gateway.decoders.delimited import PairFormat, RowFormat
 from gateway.decoders.influx import parse_influx
-from gateway.decoders.mapping_columns import Pivot
-from gateway.decoders.mapping_paths import Path, parse_path
+from gateway.decoders.mapping_columns import ColumnPivot
+from gateway.decoders.mapping_paths import ValuePath, parse_path
 from gateway.decoders.text_settings import FormatSettings
 from gateway.json_text import Document, parse_json
 from gateway.settings import GatewaySettings
-from gateway.show import show, show_value
+from gateway.show import show_text, show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["Inside", "TextReader"]
+__all__ = ["NestedDocuments", "TextReader"]
 
 _JSON_STARTS: Final = ("{", "[", '"')
 _URL_SAFE: Final = bytes.maketrans(b"-_", b"+/")
@@ -34,9 +34,9 @@ class TextReader:
         self.kind, self._encoding = settings.kind, settings.encoding
         self.key = settings.model_dump_json()
         self.delimited = settings.kind in ("rows", "pairs", "text")
-        self._rows = Rows(settings) if settings.kind == "rows" else None
-        self._pairs = Pairs(settings) if settings.kind == "pairs" else None
-        self._pivot = Pivot(settings) if settings.kind == "columns" else None
+        self._rows = RowFormat(settings) if settings.kind == "rows" else None
+        self._pairs = PairFormat(settings) if settings.kind == "pairs" else None
+        self._pivot = ColumnPivot(settings) if settings.kind == "columns" else None
         self._plain_json = settings.kind == "json" and settings.encoding == "text"
 
     def parse(self, payload: bytes, limits: GatewaySettings, depth: int = 0) -> Document | Reject:
@@ -85,7 +85,7 @@ class TextReader:
         return self.parse(value.encode("utf-8", "surrogatepass"), limits, depth)
 
 
-class Inside:
+class NestedDocuments:
     """Documents inside the messages of a mapping, read in the order of the table."""
 
     def __init__(self, settings: Mapping[str, FormatSettings]) -> None:
@@ -107,7 +107,7 @@ class Inside:
             places = list(_places(path, root, limits.max_readings_per_message))
             if len(places) > limits.max_readings_per_message:
                 wanted = f"at most {limits.max_readings_per_message} readings in a message"
-                return Reject(Reason.TOO_LARGE, "$", f"more of {show(path.text)}", wanted)
+                return Reject(Reason.TOO_LARGE, "$", f"more of {show_text(path.text)}", wanted)
             changes: list[tuple[tuple[Any, ...], Any]] = []
             for value, steps in places:
                 opened = reader.open(value, limits, len(steps))
@@ -121,7 +121,7 @@ class Inside:
         return Document(root, tuple(flags))
 
 
-def _places(path: Path, root: object, most: int) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+def _places(path: ValuePath, root: object, most: int) -> Iterator[tuple[Any, tuple[Any, ...]]]:
     for count, (value, trail, _keys) in enumerate(path.spread(root)):
         if count > most:
             return
@@ -164,7 +164,7 @@ def _decoded(payload: bytes, encoding: str) -> bytes | Reject:
         return base64.b64decode(plain + b"=" * (-len(plain) % 4), validate=True)
     except (ValueError, binascii.Error):
         return Reject(
-            Reason.BAD_ENCODING, got=show(payload[:120].decode("utf-8", "replace")), wanted=f"text in {encoding}"
+            Reason.BAD_ENCODING, got=show_text(payload[:120].decode("utf-8", "replace")), wanted=f"text in {encoding}"
         )
 
 

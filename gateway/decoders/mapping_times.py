@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from gateway.decoders.mapping_paths import Path, joined_path, parse_path
+from gateway.decoders.mapping_paths import ValuePath, join_template_path, parse_path
 from gateway.decoders.mapping_settings import TimeSource
 from gateway.show import show_value
-from gateway.time_formats import NamedTime, named_time, read_any_time
-from gateway.times import YEAR_2000_S, Instant, plausible, read_time_as, rollover_hint
+from gateway.time_formats import CompiledTimeFormat, compile_time_format, read_any_time
+from gateway.times import YEAR_2000_S, Instant, check_plausible_time, read_time_as, rollover_hint
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
@@ -23,11 +23,11 @@ __all__ = [
     "EPOCH_US",
     "RECEIVED",
     "At",
-    "Clock",
-    "How",
-    "how_written",
-    "is_unset",
-    "time_source",
+    "TimeContext",
+    "TimeFormat",
+    "compile_time_source",
+    "find_time_format",
+    "is_time_absent",
 ]
 
 CLOCK_UNSET: Final = "clock_unset"
@@ -41,19 +41,19 @@ _DECIMAL = re.compile(r"[+-]?\d{1,20}(?:\.\d{1,18})?", re.ASCII)
 _UTC: Final = ZoneInfo("UTC")
 
 
-def time_source(source: str | TimeSource) -> tuple[Path, "How"]:
+def compile_time_source(source: str | TimeSource) -> tuple[ValuePath, "TimeFormat"]:
     """Return the place of a time, and how it is written there."""
     text = source if isinstance(source, str) else source.path
-    path = joined_path(text) if "{" in text else parse_path(text, around=True)
-    return path, AUTO if isinstance(source, str) else how_written(source.format, source.zone)
+    path = join_template_path(text) if "{" in text else parse_path(text, around=True)
+    return path, AUTO if isinstance(source, str) else find_time_format(source.format, source.zone)
 
 
 @dataclass(frozen=True, slots=True)
-class How:
+class TimeFormat:
     """Form of a time: a name of `times`, or a format; `zone` replaces the route's."""
 
     name: str
-    named: NamedTime | None = None
+    named: CompiledTimeFormat | None = None
     zone: ZoneInfo | None = None
 
     def read(self, value: object, zone: ZoneInfo | None) -> Instant | Reject:
@@ -64,22 +64,22 @@ class How:
         return read_any_time(value, "", zone) if self.name == "auto" else read_time_as(value, self.name, "", zone)
 
 
-def how_written(text: str, zone: str | None = None) -> How:
+def find_time_format(text: str, zone: str | None = None) -> TimeFormat:
     """Return the form that the settings name."""
-    named = named_time(text) if "%" in text or text == "rfc1123" else None
-    return How(text, named, None if zone is None else ZoneInfo(zone))
+    named = compile_time_format(text) if "%" in text or text == "rfc1123" else None
+    return TimeFormat(text, named, None if zone is None else ZoneInfo(zone))
 
 
-AUTO: Final = How("auto")
-EPOCH_US: Final = How("us")
+AUTO: Final = TimeFormat("auto")
+EPOCH_US: Final = TimeFormat("us")
 
 
-def is_unset(claimed: object) -> bool:
+def is_time_absent(claimed: object) -> bool:
     """Return whether a time is absent: null, or an empty text."""
     return claimed is None or (type(claimed) is str and not claimed.strip())
 
 
-class Clock(msgspec.Struct, frozen=True, gc=False):
+class TimeContext(msgspec.Struct, frozen=True, gc=False):
     """Limits by which the times of one message are judged."""
 
     zone: ZoneInfo | None
@@ -87,7 +87,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
     max_future_seconds: int
     unset_clock: bool = False
 
-    def read(self, value: object, how: How, path: Callable[[], str]) -> At | Reject:
+    def read(self, value: object, how: TimeFormat, path: Callable[[], str]) -> At | Reject:
         """Return the time, or why it cannot be used; only then is `path` called."""
         read = how.read(value, self.zone)
         if self.unset_clock and not (isinstance(read, Instant) and read.us >= YEAR_2000_S * 1_000_000):
@@ -99,7 +99,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
             if read.reason is Reason.TS_TOO_OLD and type(value) in (int, float) and value > 0:  # type: ignore[operator]
                 hint = rollover_hint(round(value * 1_000_000), self.received_us)  # type: ignore[operator]
             return replace(read, path=path(), wanted=f"{read.wanted}{hint}" if hint else read.wanted)
-        refused = plausible(read.us, self.received_us, self.max_future_seconds, "")
+        refused = check_plausible_time(read.us, self.received_us, self.max_future_seconds, "")
         return (read.us, None, read.flag) if refused is None else replace(refused, path=path())
 
     def add(self, at: At, offset: object, unit: str, path: Callable[[], str], times: int = 1) -> At | Reject:
@@ -115,7 +115,7 @@ class Clock(msgspec.Struct, frozen=True, gc=False):
             reason = Reason.MISSING_FIELD if offset is None else Reason.BAD_TIMESTAMP
             return Reject(reason, path(), show_value(offset), f"an offset in {unit}, as a number")
         moved = us + round(exact * times * _MICROSECONDS[unit])
-        refused = plausible(moved, self.received_us, self.max_future_seconds, "")
+        refused = check_plausible_time(moved, self.received_us, self.max_future_seconds, "")
         return (moved, None, flag) if refused is None else replace(refused, path=path())
 
 
@@ -128,7 +128,7 @@ def _number(value: object) -> Fraction | None:
     return Fraction(value) if type(value) is int else None
 
 
-def _before_2000(value: object, how: How, read: Instant | Reject) -> int | None:
+def _before_2000(value: object, how: TimeFormat, read: Instant | Reject) -> int | None:
     """Return the claim of a clock that counts from 1970 (or an older battery's year) because it was never set."""
     if isinstance(read, Reject):
         if read.reason is Reason.TS_TOO_OLD and isinstance(value, int | float):

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from gateway.decoders.time_names import clock_text, is_time, schedule_member, time_key
+from gateway.decoders.time_names import is_clock_text, is_time, schedule_member, time_key
 from gateway.show import show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
@@ -83,7 +83,7 @@ def refuse_parts(body: dict[str, Any], trail: str, said: Callable[[str], bool]) 
 
 def _is_clock(key: str, value: str, body: dict[str, Any]) -> bool:
     """Return whether a text is the time of day of a measurement: it has seconds or a name for it, and is not a duration."""
-    if not 4 <= len(value) <= 15 or ":" not in value or not clock_text(value):
+    if not 4 <= len(value) <= 15 or ":" not in value or not is_clock_text(value):
         return False
     named = value.count(":") == 2 or key.lower() in _CLOCKS
     return named and _LASTS.search(key) is None and not schedule_member(body, "", key)

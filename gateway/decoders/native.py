@@ -18,7 +18,7 @@ from gateway.device_registry import identity_fault
 from gateway.json_text import BadNumber, parse_json
 from gateway.settings import GatewaySettings
 from gateway.show import json_path, show_value
-from gateway.times import YEAR_2000_S, native_time, plausible
+from gateway.times import YEAR_2000_S, check_plausible_time, native_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
@@ -166,7 +166,7 @@ class _Reader:
         claimed = native_time(ts, f"{path}.ts")
         if isinstance(claimed, Reject):
             return claimed
-        refused = plausible(claimed.us, self._received_us, self._limits.max_future_seconds, f"{path}.ts")
+        refused = check_plausible_time(claimed.us, self._received_us, self._limits.max_future_seconds, f"{path}.ts")
         return claimed.us if refused is None else refused
 
     def _add_readings(self, values: dict[str, Any], path: str, time_us: int | None) -> None:

@@ -13,7 +13,7 @@ from typing import Final
 
 from gateway.decoders.values import NOT_FINITE
 from gateway.profiles.units import known_unit
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
@@ -215,7 +215,7 @@ def _is_unit(text: str, *, spaced: bool) -> bool:
 
 
 def _value(found: re.Match[str]) -> float | int | Reject:
-    refused = Reject(Reason.BAD_NUMBER, got=show(found[0]), wanted="a number in the range of a double")
+    refused = Reject(Reason.BAD_NUMBER, got=show_text(found[0]), wanted="a number in the range of a double")
     sign, digits, exponent = found[1], found[2], found[3] or ""
     if digits.isdigit() and not exponent:
         significant = digits.lstrip("0") or "0"
@@ -237,4 +237,4 @@ def _refuse(text: str) -> Reject:
     wanted = "digits with a decimal point, such as 12.5: a comma may separate thousands, decimals or list items"
     if "," not in text:
         wanted = "digits with a decimal point, such as 12.5"
-    return Reject(Reason.BAD_NUMBER, got=show(text), wanted=wanted)
+    return Reject(Reason.BAD_NUMBER, got=show_text(text), wanted=wanted)

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Parsed"]
+__all__ = ["ParseCache"]
 
 MAX_BYTES: Final = 8 * 1024 * 1024
 """Most bytes of parsed input; the results take about ten times that."""
 T = TypeVar("T")
 
 
-class Parsed(Generic[T]):
+class ParseCache(Generic[T]):
     """Cache of one pure function of bytes."""
 
     def __init__(self, parse: Callable[[bytes], T], *, max_bytes: int = MAX_BYTES) -> None:

@@ -8,9 +8,9 @@ import re
 from gateway.decoders.number_text import is_blank, read_number
 from gateway.decoders.shape import Decoded, Ignored, RouteMatch
 from gateway.decoders.values import NO_VALUE, NOT_FINITE, read_value, refuse_topic_name
-from gateway.json_text import strip_mark
+from gateway.json_text import strip_byte_order_mark
 from gateway.settings import GatewaySettings
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import IgnoredReason, Reason
 
@@ -43,7 +43,7 @@ def decode_plain(
 
 def _decode_text(payload: bytes) -> str | Reject:
     try:
-        return strip_mark(payload).decode("utf-8")
+        return strip_byte_order_mark(payload).decode("utf-8")
     except UnicodeDecodeError as error:
         got = f"byte 0x{payload[error.start]:02x} at position {error.start}"
         return Reject(Reason.BAD_ENCODING, got=got, wanted="UTF-8 text")
@@ -54,10 +54,10 @@ def read_scalar(text: str) -> tuple[float | int | bool | str | Reject, str | Non
     if text.lower() in ("true", "false"):
         return text.lower() == "true", None
     if text.lstrip("+-").lower() in NOT_FINITE:
-        return Reject(Reason.BAD_NUMBER, got=show(text), wanted="a finite number"), None
+        return Reject(Reason.BAD_NUMBER, got=show_text(text), wanted="a finite number"), None
     found = read_number(text)
     if found is not None:
         return (found, None) if isinstance(found, Reject) else found
     if _CONTROL.search(text):
-        return Reject(Reason.UNDECODED, got=show(text), wanted="text without control characters"), None
+        return Reject(Reason.UNDECODED, got=show_text(text), wanted="text without control characters"), None
     return text, None

@@ -29,8 +29,8 @@ from gateway.decoders.python_worker import MOST_BYTES, NOTHING, READY, REQUEST, 
 from gateway.decoders.shape import Decoding, Ignored, RouteMatch
 from gateway.json_text import Document, parse_json
 from gateway.settings import GatewaySettings
-from gateway.show import show
-from gateway.watch import Stamp, stamp_of
+from gateway.show import show_text
+from gateway.watch import FileStamp, file_stamp
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import IgnoredReason, Reason
 
@@ -170,7 +170,7 @@ class PythonFileDecoder:
         self._file, self._clock = file, clock
         self._worker: _Worker | None = None
         self._mapping = CompiledMapping(_MAPPING)
-        self._stamp: Stamp | None = None
+        self._stamp: FileStamp | None = None
         self._refusal: str | None = None
         self._looked_at = float("-inf")
         self._failures, self._failed_seconds = 0, 0.0
@@ -226,7 +226,7 @@ class PythonFileDecoder:
             return
         self._looked_at = now
         try:
-            stamp: Stamp | None = stamp_of(os.stat(self._file))
+            stamp: FileStamp | None = file_stamp(os.stat(self._file))
         except OSError:
             stamp = None
         if stamp == self._stamp:
@@ -267,4 +267,4 @@ class PythonFileDecoder:
 
     def _refuse(self, why: str) -> Reject:
         wanted = f"a decoder that reads this message: correct {self._file.name}, then redrive"
-        return Reject(Reason.UNDECODED, None, show(f"decoder {self._file.stem}: {why}"), show(wanted))
+        return Reject(Reason.UNDECODED, None, show_text(f"decoder {self._file.stem}: {why}"), show_text(wanted))

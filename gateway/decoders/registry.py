@@ -20,7 +20,7 @@ from gateway.decoders.senml import decode_senml
 from gateway.decoders.shape import Decoder, Decoding, Ignored, RouteMatch
 from gateway.decoders.sparkplug import SparkplugDecoder
 from gateway.decoders.state import DecoderState
-from gateway.json_text import strip_mark
+from gateway.json_text import strip_byte_order_mark
 from gateway.settings import GatewaySettings
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import IgnoredReason
@@ -42,7 +42,7 @@ def decode_auto(payload: bytes, match: RouteMatch, limits: GatewaySettings, rece
     if payload.startswith(_OPENED):
         return decode_json(payload, match, limits, received_us)
     # UTF-16 goes to the JSON decoder, whose rejection names it.
-    head = strip_mark(payload[:64]).lstrip(_BLANK)[:1]
+    head = strip_byte_order_mark(payload[:64]).lstrip(_BLANK)[:1]
     like_json = (head and (head in _JSON_STARTS or head in b"\xff\xfe\0")) or b"\0" in payload[:4]
     return (decode_json if like_json else decode_plain)(payload, match, limits, received_us)
 

@@ -16,7 +16,7 @@ from gateway.decoders.values import read_value, refuse_value
 from gateway.json_text import parse_json
 from gateway.settings import GatewaySettings
 from gateway.show import show_value
-from gateway.times import plausible, read_time
+from gateway.times import check_plausible_time, read_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
@@ -66,7 +66,7 @@ def _read_time(
     at = read_time(body[key], f"$.{key}", match.zone)
     if isinstance(at, Reject):
         return at
-    return plausible(at.us, received_us, limits.max_future_seconds, f"$.{key}") or at.us
+    return check_plausible_time(at.us, received_us, limits.max_future_seconds, f"$.{key}") or at.us
 
 
 def _add_data(decoded: Decoded, data: object, match: RouteMatch) -> Reject | None:

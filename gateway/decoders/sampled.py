@@ -23,18 +23,18 @@ from typing import Any, Final
 
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
 from gateway.decoders.mapping_times import AUTO, At
-from gateway.decoders.sampled_columns import NAME_IT, Around, ColumnFlattener
-from gateway.decoders.series_signs import is_ladder, names_log, names_number, says_base
+from gateway.decoders.sampled_columns import NAME_IT, ColumnFlattener, EnclosingTimes
+from gateway.decoders.series_signs import is_ladder, names_base_time, names_log, names_number
 from gateway.decoders.time_names import (
-    clock_text,
-    day_text,
+    is_clock_text,
+    is_date_text,
+    is_recent_time,
     is_time,
-    like_time,
+    is_time_text,
     named_like_time,
+    names_schedule,
     names_thing,
     offset_unit_us,
-    plans,
-    recent,
     schedule_member,
 )
 from gateway.decoders.values import MAX_METRIC_BYTES
@@ -133,7 +133,7 @@ class SampledFlattener(ColumnFlattener):
                 ):
                     return self._unread(value, (trail, key)), (key,)
             elif (sure and kind in (int, float, BadNumber)) or (
-                like_time(value) and not self._is_plan(body, flat, key, listed=listed)
+                is_time_text(value) and not self._is_plan(body, flat, key, listed=listed)
             ):
                 return self._unread(value, (trail, key)), (key,)
         return None
@@ -143,7 +143,7 @@ class SampledFlattener(ColumnFlattener):
         if schedule_member(body, flat, key):
             return True
         # Clocks of measurements have seconds.
-        return not listed and clock_text(body[key]) and body[key].count(":") == 1
+        return not listed and is_clock_text(body[key]) and body[key].count(":") == 1
 
     def _unread(self, value: Any, trail: Trail) -> Reject:
         read = self._clock.read(value, AUTO, lambda: trail_path(trail))
@@ -204,7 +204,7 @@ class SampledFlattener(ColumnFlattener):
         if not all(type(inner) is dict for inner in body):
             return []
         named = any(map(names_thing, body))
-        around: Around | None = None
+        around: EnclosingTimes | None = None
         for key in body[0]:
             values = _numbers_of(body, key)
             if len(values) < len(body) or self._said(last, key) or not self._may_be_rungs(key, values):
@@ -233,7 +233,9 @@ class SampledFlattener(ColumnFlattener):
         width = max(len(row) for row in rows) if rows and all(type(row) is list for row in rows) else 0
         columns = [column for column in range(width) if all(column < len(row) and is_time(row[column]) for row in rows)]
         if len(columns) != 1 or width < 2:
-            odd = next((cell for row in body if type(row) is list for cell in row if like_time(cell, clock=True)), None)
+            odd = next(
+                (cell for row in body if type(row) is list for cell in row if is_time_text(cell, clock=True)), None
+            )
             if odd is None and not columns:
                 return self._stepped_rows(header, rows, flat, last, trail)
             wanted = f"rows with one column of readable times; {NAME_IT}"
@@ -297,7 +299,7 @@ class SampledFlattener(ColumnFlattener):
             return False
         if not (is_time(body[0]) or is_time(body[-1])) or names_number(last):
             return False
-        columns = [place for place, cell in enumerate(body) if recent(cell, self._clock.received_us)]
+        columns = [place for place, cell in enumerate(body) if is_recent_time(cell, self._clock.received_us)]
         if len(columns) != 1 or columns[0] not in (0, len(body) - 1):
             return False
         self._one_row(body, columns[0], None, flat, last, trail, None)
@@ -311,7 +313,7 @@ class SampledFlattener(ColumnFlattener):
         if times:
             self._by_time(body, times, flat, last, trail)
             return True
-        if all(map(day_text, body)) and not names_log(last) and list not in map(type, body.values()):
+        if all(map(is_date_text, body)) and not names_log(last) and list not in map(type, body.values()):
             # A name that is a day says by itself when its value was measured.
             return False
         if self._numbered_by_offsets(body, trail):
@@ -319,7 +321,7 @@ class SampledFlattener(ColumnFlattener):
             why = Reject(Reason.AMBIGUOUS_TIME, trail_path(trail), show_value(body), wanted)
             self._refuse(why, partial(self.members, body, flat, trail))
             return True
-        if body and not plans(flat) and all(key[:1].isdigit() and like_time(key) for key in body):
+        if body and not names_schedule(flat) and all(key[:1].isdigit() and is_time_text(key) for key in body):
             wanted = f"names that are times with a date and a zone; {NAME_IT}"
             why = Reject(Reason.AMBIGUOUS_TIME, trail_path(trail), show_value(body), wanted)
             self._refuse(why, partial(self.members, body, flat, trail))
@@ -340,7 +342,7 @@ class SampledFlattener(ColumnFlattener):
         return around.base is not None or around.has_stray
 
     def _is_time_name(self, key: str) -> bool:
-        return recent(key, self._clock.received_us, years=10)
+        return is_recent_time(key, self._clock.received_us, years=10)
 
     def _by_time(self, body: dict[str, Any], times: set[str], flat: str, last: str, trail: Trail) -> None:
         for key, value in body.items():
@@ -363,8 +365,8 @@ def unknown_time(body: Any, said: Callable[[str], bool]) -> str | None:
     # A first time belongs to the arrays next to it, if there are any.
     flat = {dict, list}.isdisjoint(map(type, members.values()))
     for key, value in members.items():
-        says_time = named_like_time(key) or (flat and says_base(key))
-        timed = like_time(value, clock=True) or (says_time and is_time(value))
+        says_time = named_like_time(key) or (flat and names_base_time(key))
+        timed = is_time_text(value, clock=True) or (says_time and is_time(value))
         offset = type(value) in (int, float) and offset_unit_us(key) is not None and _says_time(key)
         if (timed or offset) and not said(key):
             return key
@@ -395,7 +397,7 @@ def _numbers_of(body: list[Any], key: str) -> list[float]:
 
 
 def _has_base(body: object) -> bool:
-    return type(body) is dict and any(says_base(key) and is_time(value) for key, value in body.items())
+    return type(body) is dict and any(names_base_time(key) and is_time(value) for key, value in body.items())
 
 
 def _says_time(key: str) -> bool:
@@ -408,6 +410,6 @@ def _header(body: list[Any]) -> tuple[list[str] | None, list[Any]]:
     texts = (
         type(first) is list
         and len(body) > 1
-        and all(type(cell) is str and cell and not like_time(cell) for cell in first)
+        and all(type(cell) is str and cell and not is_time_text(cell) for cell in first)
     )
     return (first, body[1:]) if texts and not any(map(is_time, first)) else (None, body)

@@ -14,37 +14,37 @@ from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_pa
 from gateway.decoders.mapping_times import AUTO, EPOCH_US, RECEIVED, At
 from gateway.decoders.series_signs import (
     counts_from_before,
-    even,
+    is_evenly_spaced,
     is_ladder,
+    is_weak_offset,
     may_say_step,
     names_axis,
+    names_base_time,
+    names_end_time,
     names_log,
     names_number,
+    names_sampling,
     names_series,
-    offset_of,
-    says_base,
-    says_end,
-    says_sampling,
-    step_us,
-    weak_offset,
+    offset_unit_of,
+    sampling_step_us,
 )
 from gateway.decoders.time_names import (
     TimeNames,
+    is_epoch_text,
+    is_recent_time,
     is_time,
-    like_time,
+    is_time_text,
     named_like_time,
     names_thing,
     offset_unit_us,
-    recent,
     time_names,
-    whole,
 )
 from gateway.show import show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["NAME_IT", "Around", "ColumnFlattener"]
+__all__ = ["NAME_IT", "ColumnFlattener", "EnclosingTimes"]
 
 _TIMES: Final = time_names(())
 _MOST_PHASES: Final = 3
@@ -54,7 +54,7 @@ _LONGEST_US: Final = 1e15
 NAME_IT: Final = "name it in a mapping: `items` and `time`; or `skip` it"
 
 
-class Looked(NamedTuple):
+class ObjectTimes(NamedTuple):
     """Findings of one object: the time from which others count, any other number that is a time, and the step of samples."""
 
     base: tuple[str, Any] | None
@@ -62,10 +62,10 @@ class Looked(NamedTuple):
     steps: dict[str, float]
 
 
-class Around(NamedTuple):
+class EnclosingTimes(NamedTuple):
     """Findings of an object and those around it, the innermost first."""
 
-    looked: list[Looked]
+    looked: list[ObjectTimes]
 
     @property
     def base(self) -> tuple[str, Any] | None:
@@ -100,7 +100,7 @@ class ColumnFlattener(Flattener):
         self._ordinals: dict[str, int] = {}
         self._is_based = False
         self._bases: dict[str, set[Any]] = {}
-        self._looked: dict[int, Looked] = {}
+        self._looked: dict[int, ObjectTimes] = {}
         return self
 
     def _said(self, flat: str, key: str) -> bool:
@@ -145,7 +145,7 @@ class ColumnFlattener(Flattener):
             self._table(body, key, self._read_times(lists[key], (trail, key)), flat, trail)
             return True
         maybe = [key for key, value in unsaid.items() if self._may_be_rungs(key, value)] if lengths.total() > 1 else []
-        around = self._around(body, trail) if maybe else Around([])
+        around = self._around(body, trail) if maybe else EnclosingTimes([])
         for key in sorted(maybe, key=lambda key: _likeness(key, unsaid[key])):
             value = unsaid[key]
             unit_us = self._rungs(key, value, around)
@@ -158,7 +158,7 @@ class ColumnFlattener(Flattener):
 
     def _may_be_rungs(self, key: str, values: list[Any]) -> bool:
         """Return whether numbers may be offsets, by their name, or because they only rise or fall."""
-        alone = len(values) == 1 and offset_of(key) is not None and not weak_offset(key)
+        alone = len(values) == 1 and offset_unit_of(key) is not None and not is_weak_offset(key)
         if alone or self._is_sure_offset(key) or counts_from_before(key, values):
             return all(type(one) in (int, float) for one in values)
         return not names_axis(key) and is_ladder(values)
@@ -166,15 +166,15 @@ class ColumnFlattener(Flattener):
     def _is_sure_offset(self, key: str) -> bool:
         return offset_unit_us(key) is not None or self._names.get(key, (0, False))[1]
 
-    def _says_offsets(self, key: str, unit_us: float, around: Around) -> bool:
+    def _says_offsets(self, key: str, unit_us: float, around: EnclosingTimes) -> bool:
         """Return whether the name of offsets is enough if no other array has as many values: then these are rejected."""
         if offset_unit_us(key) is not None:
             return True
         timed = around.base is not None or (unit_us > 0 and self._at[0] is not None)
-        return timed and offset_of(key) is not None and not weak_offset(key)
+        return timed and offset_unit_of(key) is not None and not is_weak_offset(key)
 
     def _rungs(
-        self, key: str, values: list[Any], around: Around, *, last: str = "", named: bool = False
+        self, key: str, values: list[Any], around: EnclosingTimes, *, last: str = "", named: bool = False
     ) -> float | None:
         """Return µs in the unit of numbers that may be offsets, 0 if the unit is unknown; None if they are not offsets.
 
@@ -186,7 +186,7 @@ class ColumnFlattener(Flattener):
             named: whether these objects name things.
         """
         ends, timed = 0 in (values[0], values[-1]), self._at[0] is not None
-        loose = offset_of(key) if offset_unit_us(key) is None else offset_of(key) or offset_unit_us(key)
+        loose = offset_unit_of(key) if offset_unit_us(key) is None else offset_unit_of(key) or offset_unit_us(key)
         unsteady, sure = counts_from_before(key, values), self._is_sure_offset(key)
         if not sure and (unsteady or len(values) == 1) and around.base is None and not (loose and timed):
             return None
@@ -195,14 +195,14 @@ class ColumnFlattener(Flattener):
         if sure and last == "":
             return offset_unit_us(key) or 0.0
         is_based = around.base is not None or around.has_stray
-        if loose is not None and (ends or (not weak_offset(key) and (timed or is_based))):
+        if loose is not None and (ends or (not is_weak_offset(key) and (timed or is_based))):
             return loose
-        if named or not (ends or even(values)):
+        if named or not (ends or is_evenly_spaced(values)):
             return None
-        sampled = timed and ends and (even(values) or names_log(last))
+        sampled = timed and ends and (is_evenly_spaced(values) or names_log(last))
         return 0.0 if sampled or is_based else None
 
-    def _around(self, body: object, trail: Trail) -> Around:
+    def _around(self, body: object, trail: Trail) -> EnclosingTimes:
         """Return the findings of an object and those around it, the innermost first."""
         node: Any = self._scope.item
         found = [self._look(self._scope.root), self._look(node)]
@@ -212,16 +212,16 @@ class ColumnFlattener(Flattener):
             except (KeyError, IndexError, TypeError):
                 break
             found.append(self._look(node))
-        return Around([_look(body, self._names, self._clock.received_us), *found[::-1]])
+        return EnclosingTimes([_look(body, self._names, self._clock.received_us), *found[::-1]])
 
-    def _look(self, node: object) -> Looked:
+    def _look(self, node: object) -> ObjectTimes:
         """Return the findings of one object of the message, examined once."""
         looked = self._looked.get(id(node))
         if looked is None:
             looked = self._looked[id(node)] = _look(node, self._names, self._clock.received_us)
         return looked
 
-    def _base_time(self, around: Around, trail: Trail) -> At | Reject | None:
+    def _base_time(self, around: EnclosingTimes, trail: Trail) -> At | Reject | None:
         """Return the first time, which is then not a reading."""
         if around.base is None:
             return None
@@ -245,13 +245,15 @@ class ColumnFlattener(Flattener):
         """Return whether an array holds times, whatever its name, and others of its length are next to it."""
         if lengths[len(values)] < 2 or not all(map(is_time, values)):
             return False
-        if any(type(one) is str and not whole(one) for one in values) or named_like_time(key):
+        if any(type(one) is str and not is_epoch_text(one) for one in values) or named_like_time(key):
             return True
         if names_axis(key) or names_number(key):
             return False
-        return len(values) > 1 and _rising(values) and recent(values[0], self._clock.received_us)
+        return len(values) > 1 and _rising(values) and is_recent_time(values[0], self._clock.received_us)
 
-    def _from_offsets(self, offsets: list[float], unit_us: float, trail: Trail, around: Around) -> list[At | Reject]:
+    def _from_offsets(
+        self, offsets: list[float], unit_us: float, trail: Trail, around: EnclosingTimes
+    ) -> list[At | Reject]:
         base = self._base_time(around, trail)
         return [base] * len(offsets) if isinstance(base, Reject) else self._add_all(offsets, unit_us, trail, base)
 
@@ -285,7 +287,11 @@ class ColumnFlattener(Flattener):
         if any(self._said(flat, key) for key in steps if key in body):
             steps = {}
         # From a last time values would count back; nothing says so, so they are rejected.
-        ends = bool(steps) and around.base is None and any(says_end(key) and is_time(one) for key, one in body.items())
+        ends = (
+            bool(steps)
+            and around.base is None
+            and any(names_end_time(key) and is_time(one) for key, one in body.items())
+        )
         series = {
             key
             for key, value in body.items()
@@ -309,7 +315,7 @@ class ColumnFlattener(Flattener):
             return not _holds_offsets(value) and (bool(steps) or names_series(key))
         if not steps or type(value[0]) in (dict, list):
             return False
-        timed, sampling = self._at[0] is not None, any(map(says_sampling, steps))
+        timed, sampling = self._at[0] is not None, any(map(names_sampling, steps))
         return (names_series(key) and (timed or sampling)) or (timed and (sampling or len(value) > _MOST_PHASES))
 
     def _steady(
@@ -364,35 +370,35 @@ def _likeness(key: str, values: list[Any]) -> int:
     """Return how unlikely it is that these are offsets, by their name, then by their ends."""
     if offset_unit_us(key) is not None:
         return 0
-    return 1 if offset_of(key) is not None else 2 if 0 in (values[0], values[-1]) else 3
+    return 1 if offset_unit_of(key) is not None else 2 if 0 in (values[0], values[-1]) else 3
 
 
-def _look(node: object, names: TimeNames, received_us: int) -> Looked:
+def _look(node: object, names: TimeNames, received_us: int) -> ObjectTimes:
     """Return the findings of one object."""
     base, stray, steps = None, False, {}
     for key, value in node.items() if type(node) is dict else ():
         kind = type(value)
         if kind is dict or kind is list:
             continue
-        if base is None and says_base(key) and is_time(value):
+        if base is None and names_base_time(key) and is_time(value):
             base = (key, value)
         if kind is int or kind is float:
-            stray = stray or (key not in names and recent(value, received_us))
-            us = step_us(key, value)
+            stray = stray or (key not in names and is_recent_time(value, received_us))
+            us = sampling_step_us(key, value)
             if us is not None:
                 steps[key] = us
-    return Looked(base, stray, steps)
+    return ObjectTimes(base, stray, steps)
 
 
 def _timed(value: Any) -> bool:
-    return is_time(value) or like_time(value)
+    return is_time(value) or is_time_text(value)
 
 
 def _holds_offsets(values: list[Any]) -> bool:
     """Return whether objects or rows may say by themselves how far each is from a first time."""
     first = values[0]
     if type(first) is dict:
-        return any(offset_of(key) is not None or key in _TIMES for key in first)
+        return any(offset_unit_of(key) is not None or key in _TIMES for key in first)
     return type(first) is list and is_ladder([row[0] if row else None for row in values])
 
 

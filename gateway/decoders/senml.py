@@ -9,13 +9,13 @@ from typing import Any, Final
 
 from gateway.decoders.cbor import BadCbor, read_cbor
 from gateway.decoders.senml_names import WHOLE_NAME, read_name
-from gateway.decoders.senml_pack import BadPack, Pack, Resolved
+from gateway.decoders.senml_pack import BadPack, PackState, ResolvedRecord
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.values import read_value
 from gateway.json_text import DUPLICATE_KEY, parse_json
 from gateway.settings import GatewaySettings
-from gateway.show import show, show_value
-from gateway.times import plausible
+from gateway.show import show_text, show_value
+from gateway.times import check_plausible_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
@@ -78,7 +78,7 @@ def _read_cbor(payload: bytes, limits: GatewaySettings) -> tuple[Any, list[str]]
     try:
         records, key_twice = read_cbor(payload, max_depth=limits.max_json_depth)
     except BadCbor as error:
-        return Reject(Reason.UNDECODED, got=show(str(error)), wanted="a SenML pack in CBOR")
+        return Reject(Reason.UNDECODED, got=show_text(str(error)), wanted="a SenML pack in CBOR")
     if isinstance(records, list):
         records = [_name_labels(record) for record in records]
     return records, [DUPLICATE_KEY] if key_twice else []
@@ -104,14 +104,14 @@ class _Readings:
 
         A record that spoils the pack rejects it for each device that was named so far.
         """
-        pack = Pack()
+        pack = PackState()
         for index, record in enumerate(records):
             path = f"$[{index}]"
             try:
                 resolved = pack.resolve(record, path)
             except BadPack as spoiled:
                 return self._spoiled(spoiled, *pack.names(record))
-            if isinstance(resolved, Resolved):
+            if isinstance(resolved, ResolvedRecord):
                 resolved = self._add_record(resolved, path, index)
             if resolved is not None:
                 self._refuse(resolved, *pack.names(record))
@@ -141,7 +141,7 @@ class _Readings:
             self._devices[device] = found
         return found
 
-    def _add_record(self, record: Resolved, path: str, index: int) -> Reject | None:
+    def _add_record(self, record: ResolvedRecord, path: str, index: int) -> Reject | None:
         """Add the record's readings, its place in the pack as their index."""
         base, name, unit, time_us, values = record
         named = read_name(base, name)
@@ -151,7 +151,7 @@ class _Readings:
         device, metric = named
         at_us, flags = self._place_in_time(time_us)
         if at_us is not None:
-            refused = plausible(at_us, self._received_us, self._limits.max_future_seconds, f"{path}.t")
+            refused = check_plausible_time(at_us, self._received_us, self._limits.max_future_seconds, f"{path}.t")
             if refused is not None:
                 return refused
         if metric == WHOLE_NAME and unit in _QUANTITIES:

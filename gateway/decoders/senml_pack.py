@@ -10,11 +10,11 @@ import math
 from typing import Any, Final, NamedTuple
 
 from gateway.json_text import BadNumber
-from gateway.show import json_path, show, show_value
+from gateway.show import json_path, show_text, show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["BadPack", "Pack", "Resolved"]
+__all__ = ["BadPack", "PackState", "ResolvedRecord"]
 
 _BASE_FIELDS: Final = frozenset({"bn", "bt", "bu", "bv", "bs", "bver"})
 _VALUES: Final = ("v", "vb", "vs", "vd")
@@ -36,7 +36,7 @@ class BadPack(Exception):
 _Value = float | int | bool | str | BadNumber
 
 
-class Resolved(NamedTuple):
+class ResolvedRecord(NamedTuple):
     """One record. `time_us` is base time plus time, in µs; `values` are (label, value), of v, vb, vs, vd and s."""
 
     base: str
@@ -74,7 +74,7 @@ def _shape_of(record: dict[Any, Any]) -> _Shape:
     return shape
 
 
-class Pack:
+class PackState:
     """Base fields after the records so far."""
 
     __slots__ = ("_name", "_sum", "_time_us", "_unit", "_value")
@@ -85,7 +85,7 @@ class Pack:
         self._value: float | None = None
         self._sum: float | None = None
 
-    def resolve(self, record: object, path: str) -> Resolved | Reject | None:
+    def resolve(self, record: object, path: str) -> ResolvedRecord | Reject | None:
         """Return the next record; None if it only sets base fields.
 
         Raises:
@@ -97,7 +97,7 @@ class Pack:
         if shape.unknown is not None:
             wanted = "fields of RFC 8428 only: one that ends in _ must be understood"
             raise BadPack(
-                Reject(Reason.UNSUPPORTED_VERSION, json_path(path, shape.unknown), show(shape.unknown), wanted)
+                Reject(Reason.UNSUPPORTED_VERSION, json_path(path, shape.unknown), show_text(shape.unknown), wanted)
             )
         if shape.base:
             self._take_base(record, shape.base, path)
@@ -113,7 +113,7 @@ class Pack:
         values = self._values(record, shape.values, path)
         if isinstance(values, Reject):
             return values
-        return Resolved(self._name, name or "", unit or self._unit, self._time_us + time_us, values)
+        return ResolvedRecord(self._name, name or "", unit or self._unit, self._time_us + time_us, values)
 
     def names(self, record: object) -> tuple[str, str]:
         """Return base name and name of a record; empty if they cannot be read."""

@@ -12,20 +12,20 @@ from typing import Any, Final
 
 __all__ = [
     "counts_from_before",
-    "even",
+    "is_evenly_spaced",
     "is_ladder",
+    "is_weak_offset",
     "may_be_series",
     "may_say_step",
     "names_axis",
+    "names_base_time",
+    "names_end_time",
     "names_log",
     "names_number",
+    "names_sampling",
     "names_series",
-    "offset_of",
-    "says_base",
-    "says_end",
-    "says_sampling",
-    "step_us",
-    "weak_offset",
+    "offset_unit_of",
+    "sampling_step_us",
 ]
 
 
@@ -90,19 +90,19 @@ _MOST: Final = 60
 
 
 @lru_cache(maxsize=4096)
-def says_base(name: str) -> bool:
+def names_base_time(name: str) -> bool:
     """Return whether a name is of the time from which others count."""
     return len(name) <= _MOST and _BASES.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=4096)
-def says_end(name: str) -> bool:
+def names_end_time(name: str) -> bool:
     """Return whether a name is of the time at which others end."""
     return len(name) <= _MOST and _ENDS.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=4096)
-def offset_of(name: str) -> float | None:
+def offset_unit_of(name: str) -> float | None:
     """Return µs in the unit of a name of offsets, 0 if it does not say the unit; None for another name."""
     found = _OFFSETS.fullmatch(name) if len(name) <= _MOST else None
     if found is None:
@@ -123,7 +123,7 @@ def _names_distance(name: str) -> bool:
     return len(name) <= _MOST and _DISTANCES.fullmatch(name) is not None
 
 
-def step_us(name: str, value: object) -> float | None:
+def sampling_step_us(name: str, value: object) -> float | None:
     """Return the distance of samples in µs by a name and number, 0 if they do not say the unit; None for others."""
     found = _STEPS.fullmatch(name) if len(name) <= _MOST else None
     if found is None or type(value) not in (int, float) or not 0 < value < _LONGEST:  # type: ignore[operator]
@@ -133,7 +133,7 @@ def step_us(name: str, value: object) -> float | None:
     return _UNITS_US.get((found["unit"] or "").lower(), 0.0) * value  # type: ignore[operator]
 
 
-def says_sampling(name: str) -> bool:
+def names_sampling(name: str) -> bool:
     """Return whether such a name can only be of samples: an interval may also be that of messages."""
     found = _STEPS.fullmatch(name)
     if found is None:
@@ -152,7 +152,7 @@ def may_be_series(name: str) -> bool:
 def may_say_step(name: str) -> bool:
     """Return whether such a name says it without a first time: a rate or a frequency may also be a value."""
     found = _STEPS.fullmatch(name) if len(name) <= _MOST else None
-    return found is not None and (found["rate"] is None or says_sampling(name))
+    return found is not None and (found["rate"] is None or names_sampling(name))
 
 
 def names_series(name: str) -> bool:
@@ -177,7 +177,7 @@ def names_number(name: str) -> bool:
     return not _THINGS.isdisjoint(_WORDS.findall(name[:_MOST].lower()))
 
 
-def weak_offset(name: str) -> bool:
+def is_weak_offset(name: str) -> bool:
     """Return whether such a name is just as often that of a value, like `t`."""
     return name.lower() in ("t", "s", "d", "us", "tm", "age", "delta", "deltas", "lag")
 
@@ -191,7 +191,7 @@ def is_ladder(values: Sequence[Any]) -> bool:
     return all(rises) or all(falls)
 
 
-def even(values: Sequence[Any]) -> bool:
+def is_evenly_spaced(values: Sequence[Any]) -> bool:
     """Return whether at least three numbers of a ladder are evenly spaced."""
     if any(abs(one) > _LARGEST for one in values):
         return False

@@ -18,28 +18,28 @@ import hashlib
 from collections import Counter
 from typing import Final, NamedTuple
 
-from gateway.decoders.parsed import Parsed
+from gateway.decoders.parsed import ParseCache
 from gateway.decoders.protobuf import BadProtobuf
 from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
 from gateway.decoders.sparkplug_births import (
-    Definition,
-    Definitions,
-    flatten,
+    BirthDefinitions,
+    MetricDefinition,
+    flatten_metrics,
     is_protocol,
-    pack,
+    pack_definitions,
     properties_of,
-    unpack,
+    unpack_definitions,
 )
-from gateway.decoders.sparkplug_metric import Metric, TooMany
-from gateway.decoders.sparkplug_nodes import Node, Nodes
-from gateway.decoders.sparkplug_payload import Payload, read_payload, rebirth_request
-from gateway.decoders.sparkplug_readings import YEAR_2000_MS, Reader, look_up
+from gateway.decoders.sparkplug_metric import SparkplugMetric, TooManyMetrics
+from gateway.decoders.sparkplug_nodes import EdgeNode, EdgeNodes
+from gateway.decoders.sparkplug_payload import SparkplugPayload, read_payload, rebirth_request
+from gateway.decoders.sparkplug_readings import YEAR_2000_MS, MetricConverter, make_definition_lookup
 from gateway.decoders.state import MAX_KEY_CHARACTERS, DecoderState
-from gateway.decoders.told import MAX_VALUE_BYTES, Memory
-from gateway.decoders.topic_cache import remember_topics
+from gateway.decoders.told import MAX_VALUE_BYTES, VersionStore
+from gateway.decoders.topic_cache import cache_topics
 from gateway.decoders.values import metric_fault
 from gateway.settings import GatewaySettings
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import IgnoredReason, Reason
 
@@ -69,7 +69,7 @@ class _Address(NamedTuple):
         return f"{self.head}{_NAMESPACE}/{group}/NCMD/{node}"
 
 
-@remember_topics
+@cache_topics
 def _read_topic(topic: str) -> _Address | None:
     head, found, rest = topic.partition(f"{_NAMESPACE}/")
     if not found or (head and not head.endswith("/")):
@@ -90,9 +90,9 @@ class SparkplugDecoder:
 
     def __init__(self, state: DecoderState) -> None:
         self._state = state
-        self._memory = Memory(state)
-        self._definitions = Parsed(unpack)
-        self._nodes = Nodes()
+        self._memory = VersionStore(state)
+        self._definitions = ParseCache(unpack_definitions)
+        self._nodes = EdgeNodes()
 
     def __call__(
         self, payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
@@ -103,7 +103,7 @@ class SparkplugDecoder:
             wanted = (
                 "spBv1.0/<group>/<type>/<node>[/<device>] with a type such as NDATA or DDATA, or spBv1.0/STATE/<host>"
             )
-            return Reject(Reason.UNDECODED, "topic", show(match.topic), wanted)
+            return Reject(Reason.UNDECODED, "topic", show_text(match.topic), wanted)
         # A route without its own device gives the topic without its last segment, which is the same for all devices.
         device = where.name if match.device == match.topic.rpartition("/")[0] else match.device
         if where.kind == "STATE":
@@ -114,8 +114,8 @@ class SparkplugDecoder:
         try:
             return self._decode(payload, where, decoded, match, limits, received_us)
         except BadProtobuf as error:
-            fault = Reject(Reason.UNDECODED, got=show(str(error)), wanted="a Sparkplug B payload in protobuf")
-        except TooMany:
+            fault = Reject(Reason.UNDECODED, got=show_text(str(error)), wanted="a Sparkplug B payload in protobuf")
+        except TooManyMetrics:
             wanted = f"at most {limits.max_readings_per_message} metrics in a message"
             fault = Reject(Reason.TOO_LARGE, "$.metrics", "more metrics", wanted)
         decoded.readings, decoded.rejects = [], [fault]
@@ -146,7 +146,7 @@ class SparkplugDecoder:
             replies = self._ask(node, where, received_us) if missed else []
             return Ignored(IgnoredReason.STATUS, decoded.device, tuple(replies))
         decoded.message_id = _identity(payload, message)
-        reader = Reader(decoded, match, limits, received_us)
+        reader = MetricConverter(decoded, match, limits, received_us)
         if where.kind.endswith("BIRTH"):
             self._read_birth(message, where, decoded, reader, most)
             if where.device is not None and self._state.get(_key(where)) is not None:
@@ -162,7 +162,7 @@ class SparkplugDecoder:
             decoded.replies = self._ask(node, where, received_us)
         return decoded
 
-    def _follow(self, node: Node, where: _Address, message: Payload) -> bool:
+    def _follow(self, node: EdgeNode, where: _Address, message: SparkplugPayload) -> bool:
         """Follow the node's sequence; True if a message before this one was missed."""
         generation = self._state.generation
         if where.kind == "NBIRTH":
@@ -174,29 +174,33 @@ class SparkplugDecoder:
             node.device_gone(where.device)
         return missed
 
-    def _read_birth(self, message: Payload, where: _Address, decoded: Decoded, reader: Reader, most: int) -> None:
-        metrics = flatten(message.metrics, lambda metric: metric.name, most)
+    def _read_birth(
+        self, message: SparkplugPayload, where: _Address, decoded: Decoded, reader: MetricConverter, most: int
+    ) -> None:
+        metrics = flatten_metrics(message.metrics, lambda metric: metric.name, most)
         definitions = _define(metrics, decoded)
-        if not self._memory.told(_key(where)).learn(pack(definitions), _ordering_ms(message)):
+        if not self._memory.told(_key(where)).learn(pack_definitions(definitions), _ordering_ms(message)):
             wanted = (
                 f"a birth of at most {MAX_VALUE_BYTES} bytes on a topic of at most {MAX_KEY_CHARACTERS} characters, and "
                 "free space in the remembered state of all devices"
             )
             fault = Reject(Reason.TOO_LARGE, "$.metrics", f"{len(definitions)} definitions", wanted)
             decoded.rejects.append(fault)
-        reader.read(metrics, message.time_ms, look_up([Definitions(definitions)]))
+        reader.read(metrics, message.time_ms, make_definition_lookup([BirthDefinitions(definitions)]))
 
-    def _read_data(self, message: Payload, where: _Address, decoded: Decoded, reader: Reader, most: int) -> None:
+    def _read_data(
+        self, message: SparkplugPayload, where: _Address, decoded: Decoded, reader: MetricConverter, most: int
+    ) -> None:
         contents = self._memory.told(_key(where)).contents(_ordering_ms(message))
-        find = look_up([self._definitions.read(content) for content in contents])
+        find = make_definition_lookup([self._definitions.read(content) for content in contents])
 
-        def name_of(metric: Metric) -> str | None:
+        def name_of(metric: SparkplugMetric) -> str | None:
             definition = find(metric)
             return metric.name if definition is None else definition.name
 
-        reader.read(flatten(message.metrics, name_of, most), message.time_ms, find)
+        reader.read(flatten_metrics(message.metrics, name_of, most), message.time_ms, find)
 
-    def _ask(self, node: Node, where: _Address, received_us: int) -> list[Reply]:
+    def _ask(self, node: EdgeNode, where: _Address, received_us: int) -> list[Reply]:
         if not self._nodes.may_ask(node, received_us):
             return []
         return [Reply(where.rebirth_topic, rebirth_request(received_us // 1000))]
@@ -206,17 +210,17 @@ def _key(where: _Address) -> str:
     return f"sparkplug/{where.node}" if where.device is None else f"sparkplug/{where.node}/{where.device}"
 
 
-def _ordering_ms(message: Payload) -> int | None:
+def _ordering_ms(message: SparkplugPayload) -> int | None:
     """Return when it was sent; None if its sender's clock was never set, because such a time orders nothing."""
     return message.time_ms if message.time_ms is not None and message.time_ms >= YEAR_2000_MS else None
 
 
-def _bd_seq(message: Payload) -> int | None:
+def _bd_seq(message: SparkplugPayload) -> int | None:
     raw = next((metric.raw for metric in message.metrics if metric.name == "bdSeq"), None)
     return raw if isinstance(raw, int) else None
 
 
-def _identity(payload: bytes, message: Payload) -> str | None:
+def _identity(payload: bytes, message: SparkplugPayload) -> str | None:
     sent_ms = message.time_ms
     if sent_ms is None and message.metrics:
         sent_ms = message.metrics[0].time_ms
@@ -225,10 +229,10 @@ def _identity(payload: bytes, message: Payload) -> str | None:
     return f"sp:{hashlib.sha256(payload).hexdigest()[:32]}"
 
 
-def _define(metrics: list[Metric], decoded: Decoded) -> list[Definition]:
+def _define(metrics: list[SparkplugMetric], decoded: Decoded) -> list[MetricDefinition]:
     """Return the definitions of a birth. An alias that occurs twice is ignored: both metrics then go by name only."""
     counts = Counter(metric.alias for metric in metrics)
-    definitions: list[Definition] = []
+    definitions: list[MetricDefinition] = []
     for place, metric in enumerate(metrics):
         alias = metric.alias
         if alias is not None and counts[alias] > 1:
@@ -237,5 +241,5 @@ def _define(metrics: list[Metric], decoded: Decoded) -> list[Definition]:
             alias = None
         if metric.name is not None and metric_fault(metric.name) is None:
             unit, _flags = properties_of(metric)
-            definitions.append(Definition(metric.name, alias, metric.datatype, unit, is_protocol(metric.name)))
+            definitions.append(MetricDefinition(metric.name, alias, metric.datatype, unit, is_protocol(metric.name)))
     return definitions

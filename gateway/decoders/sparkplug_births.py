@@ -9,10 +9,18 @@ from typing import Final
 import msgspec
 
 from gateway.decoders.protobuf import BadProtobuf
-from gateway.decoders.sparkplug_metric import Metric, TooMany, read_properties, read_template
+from gateway.decoders.sparkplug_metric import SparkplugMetric, TooManyMetrics, read_properties, read_template
 from gateway.decoders.sparkplug_values import TEMPLATE
 
-__all__ = ["Definition", "Definitions", "flatten", "is_protocol", "pack", "properties_of", "unpack"]
+__all__ = [
+    "BirthDefinitions",
+    "MetricDefinition",
+    "flatten_metrics",
+    "is_protocol",
+    "pack_definitions",
+    "properties_of",
+    "unpack_definitions",
+]
 
 UNIT_PROPERTIES: Final = ("engUnit", "Engineering Units")
 _WANTED_PROPERTIES: Final = (*UNIT_PROPERTIES, "Quality")
@@ -23,7 +31,7 @@ _TEMPLATE_FIELD: Final = 18
 _PROTOCOL: Final = frozenset({"bdSeq", "Node Control", "Device Control"})
 
 
-class Definition(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class MetricDefinition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One metric as its birth defined it. `steers`: it steers the protocol and is not a reading."""
 
     name: str
@@ -33,16 +41,16 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, gc=False):
     steers: bool = False
 
 
-class Definitions:
+class BirthDefinitions:
     """Metrics of one edge node or device."""
 
     __slots__ = ("_by_alias", "_by_name")
 
-    def __init__(self, definitions: list[Definition]) -> None:
+    def __init__(self, definitions: list[MetricDefinition]) -> None:
         self._by_name = {one.name: one for one in definitions}
         self._by_alias = {one.alias: one for one in definitions if one.alias is not None}
 
-    def find(self, metric: Metric) -> Definition | None:
+    def find(self, metric: SparkplugMetric) -> MetricDefinition | None:
         """Return this metric's definition, by its name if it has one."""
         if metric.name is not None:
             return self._by_name.get(metric.name)
@@ -50,20 +58,20 @@ class Definitions:
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[Definition]).decode
+_decode = msgspec.msgpack.Decoder(list[MetricDefinition]).decode
 
 
-def pack(definitions: list[Definition]) -> bytes:
+def pack_definitions(definitions: list[MetricDefinition]) -> bytes:
     """Encode the definitions as bytes."""
     return _encode(definitions)
 
 
-def unpack(packed: bytes) -> Definitions:
+def unpack_definitions(packed: bytes) -> BirthDefinitions:
     """Decode the definitions; empty if the bytes are not ours."""
     try:
-        return Definitions(_decode(packed))
+        return BirthDefinitions(_decode(packed))
     except msgspec.MsgspecError:
-        return Definitions([])
+        return BirthDefinitions([])
 
 
 def is_protocol(name: str) -> bool:
@@ -71,7 +79,7 @@ def is_protocol(name: str) -> bool:
     return name.partition("/")[0] in _PROTOCOL
 
 
-def properties_of(metric: Metric) -> tuple[str | None, list[str]]:
+def properties_of(metric: SparkplugMetric) -> tuple[str | None, list[str]]:
     """Return the engineering unit in the metric's properties, and flags for a quality that is not good.
 
     Raises:
@@ -88,7 +96,9 @@ def properties_of(metric: Metric) -> tuple[str | None, list[str]]:
     return metric.traits
 
 
-def flatten(metrics: list[Metric], name_of: Callable[[Metric], str | None], max_metrics: int) -> list[Metric]:
+def flatten_metrics(
+    metrics: list[SparkplugMetric], name_of: Callable[[SparkplugMetric], str | None], max_metrics: int
+) -> list[SparkplugMetric]:
     """Return the metrics with each template instance followed by its members, named `template/member`.
 
     The instance itself stays, as a metric without a value; a member without its own time has the instance's. Definitions
@@ -100,12 +110,12 @@ def flatten(metrics: list[Metric], name_of: Callable[[Metric], str | None], max_
     """
     if not any(metric.field == _TEMPLATE_FIELD for metric in metrics):
         return metrics
-    flat: list[Metric] = []
+    flat: list[SparkplugMetric] = []
     waiting = [(metric, 0) for metric in reversed(metrics)]
     while waiting:
         metric, depth = waiting.pop()
         if len(flat) + len(waiting) >= max_metrics:
-            raise TooMany(max_metrics)
+            raise TooManyMetrics(max_metrics)
         flat.append(metric)
         if metric.field == _TEMPLATE_FIELD:
             if depth >= MAX_TEMPLATE_DEPTH:
@@ -116,7 +126,7 @@ def flatten(metrics: list[Metric], name_of: Callable[[Metric], str | None], max_
     return flat
 
 
-def _open_template(template: Metric, name: str | None, max_metrics: int) -> list[Metric]:
+def _open_template(template: SparkplugMetric, name: str | None, max_metrics: int) -> list[SparkplugMetric]:
     """Return its members; the template is left without a value."""
     members = [] if template.null else read_template(template.raw, max_metrics=max_metrics)  # type: ignore[arg-type]
     template.field, template.null, template.datatype = 0, True, TEMPLATE

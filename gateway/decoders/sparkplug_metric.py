@@ -13,15 +13,15 @@ from gateway.decoders.protobuf import WIRE_BYTES, WIRE_VARINT, BadProtobuf, Fiel
 
 __all__ = [
     "MAX_FIELDS",
-    "Metric",
-    "TooMany",
+    "SparkplugMetric",
+    "TooManyMetrics",
     "as_number",
-    "read_few",
-    "read_long",
+    "read_long_varint",
     "read_metric",
     "read_properties",
+    "read_short_fields",
     "read_template",
-    "read_whole",
+    "read_whole_metric",
 ]
 
 MAX_FIELDS: Final = 100
@@ -39,11 +39,11 @@ _DOUBLE: Final = struct.Struct("<d")
 _REAL_FORMS: Final = {0x65: _FLOAT, 0x69: _DOUBLE}
 
 
-class TooMany(Exception):
+class TooManyMetrics(Exception):
     """A message has more metrics than allowed; holds that number."""
 
 
-class Metric(msgspec.Struct, gc=False):
+class SparkplugMetric(msgspec.Struct, gc=False):
     """One metric; None for a missing field. Times in epoch ms.
 
     `field` is the number of the field that holds the value (10 int, 11 long, 12 float, 13 double, 14 boolean,
@@ -66,13 +66,13 @@ class Metric(msgspec.Struct, gc=False):
     traits: tuple[str | None, list[str]] | None = None
 
 
-def read_metric(data: bytes, at: int, end: int, stamp: bytes = b"", sent_ms: int | None = None) -> Metric:
+def read_metric(data: bytes, at: int, end: int, stamp: bytes = b"", sent_ms: int | None = None) -> SparkplugMetric:
     """Read the metric from `at` to before `end`; a truncated one raises IndexError or struct.error.
 
     Usual fields are read here, the others one by one. Most metrics have the message's own time: `stamp` is its encoding in
     a metric, so it is not parsed again.
     """
-    metric = Metric()
+    metric = SparkplugMetric()
     start = at
     while at < end:
         tag = data[at]
@@ -83,7 +83,7 @@ def read_metric(data: bytes, at: int, end: int, stamp: bytes = b"", sent_ms: int
             number = data[at + 1]
             at += 2
             if number > _ONE_BYTE:
-                number, at = read_long(data, at - 1)
+                number, at = read_long_varint(data, at - 1)
             if tag == _ALIAS_TAG:
                 metric.alias = number
             elif tag == _TIME_TAG:
@@ -98,7 +98,7 @@ def read_metric(data: bytes, at: int, end: int, stamp: bytes = b"", sent_ms: int
             at += 1 + form.size
         else:
             metric.is_plain = False
-            for field in read_few(data[at:end], MAX_FIELDS):
+            for field in read_short_fields(data[at:end], MAX_FIELDS):
                 _take_field(metric, field)
             return metric
     if at > end:
@@ -107,7 +107,7 @@ def read_metric(data: bytes, at: int, end: int, stamp: bytes = b"", sent_ms: int
     return metric
 
 
-def read_whole(data: bytes) -> Metric:
+def read_whole_metric(data: bytes) -> SparkplugMetric:
     """Read the metric that these bytes are; raises BadProtobuf if they are not one."""
     try:
         return read_metric(data, 0, len(data))
@@ -116,7 +116,7 @@ def read_whole(data: bytes) -> Metric:
         raise BadProtobuf(message) from None
 
 
-def read_few(data: bytes, most: int) -> list[Field]:
+def read_short_fields(data: bytes, most: int) -> list[Field]:
     """Read the fields, of which no sender writes many; more would cost more time than a message may."""
     fields = list(islice(read_fields(data), most + 1))
     if len(fields) > most:
@@ -125,7 +125,7 @@ def read_few(data: bytes, most: int) -> list[Field]:
     return fields
 
 
-def read_long(data: bytes, at: int) -> tuple[int, int]:
+def read_long_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the number of more than one byte at `at`, cut to 64 bits, and the place after it."""
     number = shift = 0
     while shift < 70:
@@ -139,7 +139,7 @@ def read_long(data: bytes, at: int) -> tuple[int, int]:
     raise BadProtobuf(message)
 
 
-def _take_field(metric: Metric, field: Field) -> None:
+def _take_field(metric: SparkplugMetric, field: Field) -> None:
     number, wire, value = field
     if number in _WIRES:
         if wire != _WIRES[number]:
@@ -180,19 +180,19 @@ def _real(number: int, value: int | bytes) -> float:
     return found
 
 
-def read_template(data: bytes, *, max_metrics: int) -> list[Metric] | None:
+def read_template(data: bytes, *, max_metrics: int) -> list[SparkplugMetric] | None:
     """Return the members of a template instance; None for a definition, which holds no values.
 
     Raises:
         BadProtobuf: these bytes are not a template.
         TooMany: it has more than `max_metrics` members.
     """
-    members: list[Metric] = []
-    for field in read_few(data, max_metrics + MAX_FIELDS):
+    members: list[SparkplugMetric] = []
+    for field in read_short_fields(data, max_metrics + MAX_FIELDS):
         if field[0] == 2:
             if len(members) >= max_metrics:
-                raise TooMany(max_metrics)
-            members.append(read_whole(as_bytes(field)))
+                raise TooManyMetrics(max_metrics)
+            members.append(read_whole_metric(as_bytes(field)))
         elif field[0] == 5 and as_number(field):
             return None
     return members
@@ -206,7 +206,7 @@ def read_properties(data: bytes, wanted: tuple[str, ...]) -> dict[str, str | int
     """
     keys: list[str] = []
     values: list[bytes] = []
-    for field in read_few(data, _MAX_PROPERTY_FIELDS):
+    for field in read_short_fields(data, _MAX_PROPERTY_FIELDS):
         if field[0] == 1:
             keys.append(as_text(field))
         elif field[0] == 2:
@@ -214,7 +214,7 @@ def read_properties(data: bytes, wanted: tuple[str, ...]) -> dict[str, str | int
     found: dict[str, str | int] = {}
     for key, value in zip(keys, values, strict=False):
         if key in wanted:
-            for field in read_few(value, MAX_FIELDS):
+            for field in read_short_fields(value, MAX_FIELDS):
                 if field[0] in (3, 4) and isinstance(field[2], int):
                     found[key] = field[2]
                 elif field[0] == 8 and field[1] == WIRE_BYTES:

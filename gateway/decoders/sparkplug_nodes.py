@@ -12,7 +12,7 @@ import hashlib
 from collections import OrderedDict
 from typing import Final
 
-__all__ = ["MAX_ASKED", "Node", "Nodes"]
+__all__ = ["MAX_ASKED", "EdgeNode", "EdgeNodes"]
 
 MAX_ASKED: Final = 300
 _MINUTE_US: Final = 60_000_000
@@ -22,7 +22,7 @@ _MAX_CHARACTERS: Final = 256
 """Most characters of a kept name; of a longer one its hash is kept."""
 
 
-class Node:
+class EdgeNode:
     """One edge node as this process has seen it; nothing of it outlives the process."""
 
     __slots__ = ("_born", "_certain", "_generation", "_gone", "_last_ms", "_last_seq", "asked_us", "bd_seq", "was_born")
@@ -85,22 +85,22 @@ class Node:
             self._born.clear()
 
 
-class Nodes:
+class EdgeNodes:
     """All edge nodes, and the rate at which they may be asked."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, Node] = OrderedDict()
-        self._strangers: OrderedDict[str, Node] = OrderedDict()
+        self._known: OrderedDict[str, EdgeNode] = OrderedDict()
+        self._strangers: OrderedDict[str, EdgeNode] = OrderedDict()
         self._minute, self._asked = -1, 0
 
-    def node(self, name: str, generation: int, *, is_known: bool = False) -> Node:
+    def node(self, name: str, generation: int, *, is_known: bool = False) -> EdgeNode:
         """Return the node of this name (group/node); `is_known`: a birth of it is remembered.
 
         If there are too many, the one that was silent for longest is forgotten; names without a birth displace only such
         names.
         """
         key = name if len(name) <= _MAX_CHARACTERS else hashlib.sha256(name.encode()).hexdigest()
-        node = self._known.pop(key, None) or self._strangers.pop(key, None) or Node(generation)
+        node = self._known.pop(key, None) or self._strangers.pop(key, None) or EdgeNode(generation)
         group = self._known if is_known or node.was_born else self._strangers
         group[key] = node
         if len(self._strangers) > _MAX_NODES:
@@ -111,7 +111,7 @@ class Nodes:
             self._known.popitem(last=False)
         return node
 
-    def may_ask(self, node: Node, received_us: int) -> bool:
+    def may_ask(self, node: EdgeNode, received_us: int) -> bool:
         """Return whether to ask the node for a rebirth now; True counts as asked."""
         if node.asked_us is not None and 0 <= received_us - node.asked_us < _MINUTE_US:
             return False

@@ -12,16 +12,16 @@ import msgspec
 from gateway.decoders.protobuf import BadProtobuf, Field, as_bytes, as_text
 from gateway.decoders.sparkplug_metric import (
     MAX_FIELDS,
-    Metric,
-    TooMany,
+    SparkplugMetric,
+    TooManyMetrics,
     as_number,
-    read_few,
-    read_long,
+    read_long_varint,
     read_metric,
-    read_whole,
+    read_short_fields,
+    read_whole_metric,
 )
 
-__all__ = ["Payload", "read_payload", "rebirth_request"]
+__all__ = ["SparkplugPayload", "read_payload", "rebirth_request"]
 
 _COMPRESSED: Final = "SPBV1.0_COMPRESSED"
 _TIME_TAG, _METRIC_TAG, _SEQ_TAG = 0x08, 0x12, 0x18
@@ -29,22 +29,22 @@ _PAYLOAD_TAGS: Final = frozenset({_TIME_TAG, _METRIC_TAG, _SEQ_TAG})
 _ONE_BYTE: Final = 0x7F
 
 
-class Payload(msgspec.Struct, gc=False):
+class SparkplugPayload(msgspec.Struct, gc=False):
     """One message; `time_ms` is when it was sent by its sender's clock, `seq` (0-255) its place among the node's."""
 
-    metrics: list[Metric]
+    metrics: list[SparkplugMetric]
     time_ms: int | None = None
     seq: int | None = None
 
 
-def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
+def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> SparkplugPayload:
     """Read one payload; a compressed one (a body in zlib's or gzip's form) is inflated to at most `max_bytes`.
 
     Raises:
         BadProtobuf: these bytes are not a Sparkplug payload.
         TooMany: it has more than `max_metrics` metrics.
     """
-    payload, rest = Payload([]), []
+    payload, rest = SparkplugPayload([]), []
     metrics = payload.metrics
     stamp = b""
     at, end = 0, len(data)
@@ -53,15 +53,15 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
             start, tag = at, data[at]
             if tag not in _PAYLOAD_TAGS:
                 # Rare, and bounded by the rest: the generic reader takes over.
-                rest = read_few(data[at:], max_metrics + MAX_FIELDS)
+                rest = read_short_fields(data[at:], max_metrics + MAX_FIELDS)
                 break
             number = data[at + 1]
             at += 2
             if number > _ONE_BYTE:
-                number, at = read_long(data, at - 1)
+                number, at = read_long_varint(data, at - 1)
             if tag == _METRIC_TAG:
                 if len(metrics) >= max_metrics:
-                    raise TooMany(max_metrics)
+                    raise TooManyMetrics(max_metrics)
                 metrics.append(read_metric(data, at, at + number, stamp, payload.time_ms))
                 at += number
             elif tag == _TIME_TAG:
@@ -77,16 +77,16 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> Payload:
     return _finish(payload, rest, max_metrics, max_bytes) if rest else payload
 
 
-def _finish(payload: Payload, rest: list[Field], max_metrics: int, max_bytes: int) -> Payload:
+def _finish(payload: SparkplugPayload, rest: list[Field], max_metrics: int, max_bytes: int) -> SparkplugPayload:
     """Return the payload with the fields after a rare one; inflated if it is compressed."""
     uuid, body = None, None
     for field in rest:
         number = field[0]
         if number == 2:
             if len(payload.metrics) >= max_metrics:
-                raise TooMany(max_metrics)
+                raise TooManyMetrics(max_metrics)
             data = as_bytes(field)
-            payload.metrics.append(read_whole(data))
+            payload.metrics.append(read_whole_metric(data))
         elif number == 1:
             payload.time_ms = as_number(field)
         elif number == 3:

@@ -5,17 +5,25 @@ from functools import partial
 from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.decoders.sparkplug_births import Definition, Definitions, is_protocol, properties_of
-from gateway.decoders.sparkplug_metric import Metric, TooMany
-from gateway.decoders.sparkplug_values import BOOLEAN, BOOLEAN_FIELD, PLAIN_BELOW, REALS, Misfit, Scalar, read_raw
+from gateway.decoders.sparkplug_births import BirthDefinitions, MetricDefinition, is_protocol, properties_of
+from gateway.decoders.sparkplug_metric import SparkplugMetric, TooManyMetrics
+from gateway.decoders.sparkplug_values import (
+    BOOLEAN,
+    BOOLEAN_FIELD,
+    PLAIN_BELOW,
+    REALS,
+    DatatypeMismatch,
+    Scalar,
+    read_datatype_value,
+)
 from gateway.decoders.values import read_value
 from gateway.settings import GatewaySettings
-from gateway.times import YEAR_2000_S, plausible
+from gateway.times import YEAR_2000_S, check_plausible_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["CLOCK_UNSET", "YEAR_2000_MS", "Lookup", "Reader", "look_up"]
+__all__ = ["CLOCK_UNSET", "YEAR_2000_MS", "Lookup", "MetricConverter", "make_definition_lookup"]
 
 CLOCK_UNSET: Final = "clock_unset"
 HISTORICAL: Final = "historical"
@@ -24,20 +32,20 @@ YEAR_2000_MS: Final = YEAR_2000_S * 1000
 
 _At = tuple[int | None, int | None, list[str]]
 """Event time and claimed time in epoch µs, and flags."""
-Lookup = Callable[[Metric], Definition | None]
+Lookup = Callable[[SparkplugMetric], MetricDefinition | None]
 
 
-def look_up(known: list[Definitions]) -> Lookup:
+def make_definition_lookup(known: list[BirthDefinitions]) -> Lookup:
     """Return the lookup of a metric's definition; it gives None if there is none, or if several births disagree about it."""
     return known[0].find if len(known) == 1 else partial(_find_agreed, known)
 
 
-def _find_agreed(known: list[Definitions], metric: Metric) -> Definition | None:
+def _find_agreed(known: list[BirthDefinitions], metric: SparkplugMetric) -> MetricDefinition | None:
     found = {one.find(metric) for one in known}
     return found.pop() if len(found) == 1 else None
 
 
-class Reader:
+class MetricConverter:
     """Reader of one message's metrics to readings, into `decoded`.
 
     Attributes:
@@ -52,7 +60,7 @@ class Reader:
         self._at: _At | Reject = (None, None, [])
         self.stale = False
 
-    def read(self, metrics: list[Metric], sent_ms: int | None, find: Lookup) -> None:
+    def read(self, metrics: list[SparkplugMetric], sent_ms: int | None, find: Lookup) -> None:
         """Add the readings of all metrics.
 
         Raises:
@@ -77,7 +85,7 @@ class Reader:
         if len(readings) != len({reading.metric for reading in readings}):
             _number_values(readings)
 
-    def _add_plain(self, definition: Definition, metric: Metric) -> bool:
+    def _add_plain(self, definition: MetricDefinition, metric: SparkplugMetric) -> bool:
         """Add a usual metric on the fast path; False if the slow path must decide."""
         raw, datatype = metric.raw, metric.datatype or definition.datatype
         if type(raw) is float:
@@ -101,13 +109,13 @@ class Reader:
         self._decoded.readings.append(Reading(name, value, text, unit, at[0]))
         return True
 
-    def _add_undefined(self, metric: Metric, place: int) -> None:
+    def _add_undefined(self, metric: SparkplugMetric, place: int) -> None:
         if metric.name is None:
             self._refuse_unnamed(metric, place)
         elif metric.field and not metric.null and not is_protocol(metric.name):
-            self._add(Definition(metric.name, None, None, None), metric, place)
+            self._add(MetricDefinition(metric.name, None, None, None), metric, place)
 
-    def _refuse_unnamed(self, metric: Metric, place: int) -> None:
+    def _refuse_unnamed(self, metric: SparkplugMetric, place: int) -> None:
         path = f"$.metrics[{place}]"
         if metric.alias is None:
             fault = Reject(Reason.MISSING_FIELD, f"{path}.name", "neither name nor alias", "a name, or a birth's alias")
@@ -117,7 +125,7 @@ class Reader:
             fault = Reject(Reason.ALIAS_UNKNOWN, f"{path}.alias", str(metric.alias), wanted)
         self._decoded.rejects.append(fault)
 
-    def _add(self, definition: Definition, metric: Metric, place: int) -> None:
+    def _add(self, definition: MetricDefinition, metric: SparkplugMetric, place: int) -> None:
         time_ms = self._sent_ms if metric.time_ms is None else metric.time_ms
         at = self._at if time_ms == self._at_ms else self._read_time(time_ms)
         if isinstance(at, Reject):
@@ -128,8 +136,8 @@ class Reader:
             named, more = properties_of(metric)
             unit, flags = named or unit, [*flags, *_flags(metric), *more]
         try:
-            value = read_raw(metric.datatype or definition.datatype, metric)
-        except Misfit as misfit:
+            value = read_datatype_value(metric.datatype or definition.datatype, metric)
+        except DatatypeMismatch as misfit:
             self.stale = self.stale or misfit.stale
             self._refuse(Reject(misfit.reason, f"$.metrics[{place}]", misfit.got, misfit.wanted))
             return
@@ -156,7 +164,7 @@ class Reader:
 
     def _check_room(self) -> None:
         if len(self._decoded.readings) + len(self._decoded.rejects) >= self._most:
-            raise TooMany(self._most)
+            raise TooManyMetrics(self._most)
 
     def _read_time(self, time_ms: int | None) -> _At | Reject:
         """Read a time; metrics of a message mostly share it, so the last one is cached."""
@@ -166,12 +174,12 @@ class Reader:
         elif time_ms < YEAR_2000_MS:
             self._at = (None, time_ms * 1000, [CLOCK_UNSET])
         else:
-            refused = plausible(time_ms * 1000, self._received_us, self._limits.max_future_seconds, "")
+            refused = check_plausible_time(time_ms * 1000, self._received_us, self._limits.max_future_seconds, "")
             self._at = refused or (time_ms * 1000, None, [])
         return self._at
 
 
-def _flags(metric: Metric) -> list[str]:
+def _flags(metric: SparkplugMetric) -> list[str]:
     return [flag for flag, holds in ((HISTORICAL, metric.historical), (TRANSIENT, metric.transient)) if holds]
 
 

@@ -10,12 +10,12 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from gateway.decoders.sparkplug_metric import Metric
+from gateway.decoders.sparkplug_metric import SparkplugMetric
 from gateway.json_text import BadNumber
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.reasons import Reason
 
-__all__ = ["BOOLEAN", "BOOLEAN_FIELD", "PLAIN_BELOW", "REALS", "TEMPLATE", "Misfit", "read_raw"]
+__all__ = ["BOOLEAN", "BOOLEAN_FIELD", "PLAIN_BELOW", "REALS", "TEMPLATE", "DatatypeMismatch", "read_datatype_value"]
 
 BOOLEAN: Final = 11
 DATETIME: Final = 13
@@ -57,15 +57,15 @@ Scalar = float | int | bool | str | BadNumber
 """BadNumber: a NaN or infinity, which is rejected when the reading is made."""
 
 
-class Misfit(Exception):
+class DatatypeMismatch(Exception):
     """A metric's value does not fit its datatype; `stale`: its birth may be outdated, so ask for a new one."""
 
     def __init__(self, reason: Reason, got: str, wanted: str, *, stale: bool = False) -> None:
         super().__init__(got)
-        self.reason, self.got, self.wanted, self.stale = reason, show(got), wanted, stale
+        self.reason, self.got, self.wanted, self.stale = reason, show_text(got), wanted, stale
 
 
-def read_raw(datatype: int | None, metric: Metric) -> Scalar | list[Scalar]:
+def read_datatype_value(datatype: int | None, metric: SparkplugMetric) -> Scalar | list[Scalar]:
     """Return the value; a list for an array.
 
     Raises:
@@ -87,11 +87,11 @@ def read_raw(datatype: int | None, metric: Metric) -> Scalar | list[Scalar]:
     raise _misfit(datatype, field)
 
 
-def _misfit(datatype: int | None, field: int) -> Misfit:
+def _misfit(datatype: int | None, field: int) -> DatatypeMismatch:
     got = _FIELDS.get(field, f"field {field}")
     if field in _UNREAD_FIELDS:
-        return Misfit(Reason.UNDECODED, got, "a number, boolean, text, array or template")
-    return Misfit(Reason.WRONG_TYPE, got, f"a value of datatype {_name(datatype)}", stale=True)
+        return DatatypeMismatch(Reason.UNDECODED, got, "a number, boolean, text, array or template")
+    return DatatypeMismatch(Reason.WRONG_TYPE, got, f"a value of datatype {_name(datatype)}", stale=True)
 
 
 def _name(datatype: int | None) -> str:
@@ -115,10 +115,10 @@ def _read_integer(datatype: int | None, field: int, raw: int) -> Scalar:
         return _time_text(raw)
     elif datatype is None:
         wanted = "a birth with its datatype: without it the sign is unknown"
-        raise Misfit(Reason.ALIAS_UNKNOWN, "an integer", wanted, stale=True)
+        raise DatatypeMismatch(Reason.ALIAS_UNKNOWN, "an integer", wanted, stale=True)
     else:
         raise _misfit(datatype, field)
-    raise Misfit(Reason.OUT_OF_RANGE, str(raw), f"a value of datatype {_name(datatype)}", stale=True)
+    raise DatatypeMismatch(Reason.OUT_OF_RANGE, str(raw), f"a value of datatype {_name(datatype)}", stale=True)
 
 
 def _text(raw: bytes) -> str:
@@ -126,7 +126,7 @@ def _text(raw: bytes) -> str:
         return raw.decode()
     except UnicodeDecodeError as error:
         got = f"byte 0x{raw[error.start]:02x} at position {error.start}"
-        raise Misfit(Reason.BAD_ENCODING, got, "text in UTF-8") from None
+        raise DatatypeMismatch(Reason.BAD_ENCODING, got, "text in UTF-8") from None
 
 
 def _time_text(since_epoch_ms: int) -> str:
@@ -135,7 +135,7 @@ def _time_text(since_epoch_ms: int) -> str:
         at = _EPOCH + timedelta(milliseconds=since_epoch_ms)
     except OverflowError:
         wanted = "epoch milliseconds before the year 10000"
-        raise Misfit(Reason.BAD_TIMESTAMP, str(since_epoch_ms), wanted) from None
+        raise DatatypeMismatch(Reason.BAD_TIMESTAMP, str(since_epoch_ms), wanted) from None
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
@@ -145,11 +145,11 @@ def _read_array(datatype: int, raw: bytes) -> list[Scalar]:
     if datatype == _STRINGS:
         parts = raw.split(b"\0")
         if parts.pop():
-            raise Misfit(Reason.WRONG_TYPE, "a last text without its NUL", "texts that end in NUL")
+            raise DatatypeMismatch(Reason.WRONG_TYPE, "a last text without its NUL", "texts that end in NUL")
         return [_text(part) for part in parts]
     form = "<" + _ARRAYS[datatype]
     if len(raw) % struct.calcsize(form):
-        raise Misfit(Reason.WRONG_TYPE, f"{len(raw)} bytes", f"whole items of {struct.calcsize(form)} bytes")
+        raise DatatypeMismatch(Reason.WRONG_TYPE, f"{len(raw)} bytes", f"whole items of {struct.calcsize(form)} bytes")
     items = [item for (item,) in struct.iter_unpack(form, raw)]
     if datatype == _DATETIME_ARRAY:
         return [_time_text(item) for item in items]
@@ -161,5 +161,5 @@ def _read_booleans(raw: bytes) -> list[Scalar]:
     count = int.from_bytes(raw[:4], "little")
     bits = raw[4:]
     if len(raw) < 4 or len(bits) != (count + 7) // 8:
-        raise Misfit(Reason.WRONG_TYPE, f"{len(raw)} bytes", "a count of four bytes and as many bits")
+        raise DatatypeMismatch(Reason.WRONG_TYPE, f"{len(raw)} bytes", "a count of four bytes and as many bits")
     return [bool(bits[place // 8] >> (7 - place % 8) & 1) for place in range(count)]

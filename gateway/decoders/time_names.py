@@ -17,19 +17,19 @@ from gateway.times import YEAR_2000_S, Instant
 __all__ = [
     "USUAL_NAMES",
     "TimeNames",
-    "clock_text",
-    "day_text",
+    "is_clock_text",
+    "is_date_text",
+    "is_epoch_text",
+    "is_recent_time",
     "is_time",
-    "like_time",
+    "is_time_text",
     "named_like_time",
+    "names_schedule",
     "names_thing",
     "offset_unit_us",
-    "plans",
-    "recent",
     "schedule_member",
     "time_key",
     "time_names",
-    "whole",
 ]
 
 _UTC: Final = ZoneInfo("UTC")
@@ -205,7 +205,7 @@ def time_key(body: dict[str, Any], own: tuple[str, ...]) -> str | None:
             best = key
     if best is None:
         # An unreadable date with a time of day is rejected, not replaced by the receive time.
-        unread = [key for key, value in body.items() if key in names and like_time(value, clock=True)]
+        unread = [key for key, value in body.items() if key in names and is_time_text(value, clock=True)]
         best = min(unread, key=names.__getitem__, default=None)
     return best
 
@@ -215,12 +215,12 @@ def is_time(value: object) -> bool:
     return _instant_us(value) is not None
 
 
-def recent(value: object, received_us: int, *, years: int = 1) -> bool:
+def is_recent_time(value: object, received_us: int, *, years: int = 1) -> bool:
     """Return whether a value reads as a time not long before arrival: required for a number without a name to count as one."""
     us = _instant_us(value)
     if us is None:
         return False
-    text = isinstance(value, str) and not whole(value)
+    text = isinstance(value, str) and not is_epoch_text(value)
     return text or received_us - years * _YEAR_US <= us <= received_us + _YEAR_US
 
 
@@ -236,36 +236,36 @@ def _instant_us(value: object) -> int | None:
     return read.us if isinstance(read, Instant) and read.us >= YEAR_2000_S * 1_000_000 else None
 
 
-def whole(text: str) -> bool:
+def is_epoch_text(text: str) -> bool:
     """Return whether a text is a number with the length of an epoch."""
     return _DIGITS.fullmatch(text.strip()) is not None
 
 
-def like_time(value: object, *, clock: bool = False) -> bool:
+def is_time_text(value: object, *, clock: bool = False) -> bool:
     """Return whether a text has the form of a date or time of day, readable or not; with `clock`, of both."""
     if type(value) is not str or not 4 <= len(value) <= _MAX_TEXT:
         return False
     return (_WITH_CLOCK if clock else _WRITTEN).fullmatch(value.strip()) is not None
 
 
-def clock_text(value: object) -> bool:
+def is_clock_text(value: object) -> bool:
     """Return whether a text is only a time of day."""
     return type(value) is str and len(value) <= _MAX_TEXT and _ONLY_CLOCK.fullmatch(value.strip()) is not None
 
 
-def day_text(value: object) -> bool:
+def is_date_text(value: object) -> bool:
     """Return whether a text is only a date."""
     return type(value) is str and len(value) <= _MAX_TEXT and _ONLY_DATE.fullmatch(value.strip()) is not None
 
 
 def schedule_member(body: dict[str, Any], flat: str, key: str) -> bool:
     """Return whether a time of day is when something is to be done: by the names around it, or by its neighbours."""
-    if not clock_text(body[key]):
+    if not is_clock_text(body[key]):
         return False
-    return plans(flat) or not _ACTIONS.isdisjoint(map(str.lower, body))
+    return names_schedule(flat) or not _ACTIONS.isdisjoint(map(str.lower, body))
 
 
-def plans(flat: str) -> bool:
+def names_schedule(flat: str) -> bool:
     """Return whether the name of an object says that it is a plan."""
     return _SCHEDULE.search(flat) is not None
 

@@ -22,7 +22,7 @@ import msgspec
 
 from gateway.decoders.state import MAX_KEY_CHARACTERS, MAX_STATE_BYTES, DecoderState
 
-__all__ = ["MAX_VALUE_BYTES", "Memory", "Told"]
+__all__ = ["MAX_VALUE_BYTES", "VersionStore", "VersionedValue"]
 
 MAX_VERSIONS: Final = 4
 MAX_VALUE_BYTES: Final = 512 * 1024
@@ -44,7 +44,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[_Version]).decode
 
 
-class Told:
+class VersionedValue:
     """Versions of one key, and the place of this connection's messages among them."""
 
     __slots__ = ("_generation", "_key", "_latest", "_place", "_state", "_value", "_versions")
@@ -144,7 +144,7 @@ def _read(value: bytes | None) -> list[_Version]:
         return []
 
 
-class Memory:
+class VersionStore:
     """Keys of one decoder: those with an announcement, and some without.
 
     The keys unused for longest are evicted, and loaded again from the state. Nothing is kept of a key that is too long for
@@ -153,12 +153,12 @@ class Memory:
 
     def __init__(self, state: DecoderState) -> None:
         self._state = state
-        self._told: OrderedDict[str, tuple[Told, int]] = OrderedDict()
+        self._told: OrderedDict[str, tuple[VersionedValue, int]] = OrderedDict()
         self._told_bytes = 0
-        self._untold: OrderedDict[str, Told] = OrderedDict()
-        self._key, self._current = "", Told(state, "")
+        self._untold: OrderedDict[str, VersionedValue] = OrderedDict()
+        self._key, self._current = "", VersionedValue(state, "")
 
-    def told(self, key: str) -> Told:
+    def told(self, key: str) -> VersionedValue:
         """Return what is known under this key, up to date; call again for each message."""
         if key != self._key:
             self._put_away()
@@ -166,10 +166,10 @@ class Memory:
         self._current.refresh()
         return self._current
 
-    def _take(self, key: str) -> Told:
+    def _take(self, key: str) -> VersionedValue:
         found, size_bytes = self._told.pop(key, (None, 0))
         self._told_bytes -= size_bytes
-        return found or self._untold.pop(key, None) or Told(self._state, key)
+        return found or self._untold.pop(key, None) or VersionedValue(self._state, key)
 
     def _put_away(self) -> None:
         """Store it after its message, which may have changed something."""

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, TypeVar
 
-__all__ = ["MAX_CHARACTERS", "remember_topics"]
+__all__ = ["MAX_CHARACTERS", "cache_topics"]
 
 MAX_TOPICS: Final = 20_000
 MAX_CHARACTERS: Final = 256
@@ -12,7 +12,7 @@ MAX_CHARACTERS: Final = 256
 T = TypeVar("T")
 
 
-def remember_topics(read: Callable[[str], T]) -> Callable[[str], T]:
+def cache_topics(read: Callable[[str], T]) -> Callable[[str], T]:
     """Return the same pure function of a topic with a cache of frequent topics."""
     known = lru_cache(maxsize=MAX_TOPICS)(read)
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from gateway.json_text import BadNumber
-from gateway.show import show, show_value
+from gateway.show import show_text, show_value
 from gateway.topics import empty_level, id_fault
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
@@ -70,7 +70,7 @@ def refuse_topic_name(topic: str) -> Reject:
     """Return why the topic gives a bare value no metric name."""
     level = empty_level(topic)
     wanted = f"a metric name: {level}; " if level else "a metric name; "
-    return Reject(Reason.OUT_OF_RANGE, "topic", show(topic), f"{wanted}a route may name it (metric = …)")
+    return Reject(Reason.OUT_OF_RANGE, "topic", show_text(topic), f"{wanted}a route may name it (metric = …)")
 
 
 def _read_int(metric: str, value: int, unit: str | None, path: str) -> Reading | Reject:
@@ -79,5 +79,5 @@ def _read_int(metric: str, value: int, unit: str | None, path: str) -> Reading |
     try:
         nearest = float(value)
     except OverflowError:
-        return Reject(Reason.BAD_NUMBER, path, show("an integer beyond the range of a double"), "a finite number")
+        return Reject(Reason.BAD_NUMBER, path, show_text("an integer beyond the range of a double"), "a finite number")
     return Reading(metric, nearest, str(value), unit, flags=[BEYOND_DOUBLE])

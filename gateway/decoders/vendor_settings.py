@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.decoders.mapping_extends import inherit
+from gateway.decoders.mapping_extends import inherit_settings
 from gateway.decoders.mapping_settings import Condition, QuantitySettings, Texts, Times
 from gateway.decoders.value_settings import NumberSettings
 
@@ -55,7 +55,7 @@ class VendorSettings(BaseModel):
         """Return the vendor `base` with the changes of this one, as with mappings; `base` may extend another vendor."""
         given, below = ({name: getattr(one, name) for name in one.model_fields_set} for one in (self, base))
         given.pop("extends", None)
-        return VendorSettings(**inherit(below, given))
+        return VendorSettings(**inherit_settings(below, given))
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,16 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from gateway.decoders.flatten import Shape, Trail
-from gateway.decoders.mapping_conditions import Conditions
-from gateway.decoders.mapping_names import Names
+from gateway.decoders.flatten import Trail, ValueRules
+from gateway.decoders.mapping_conditions import MatchConditions
+from gateway.decoders.mapping_names import NameRules
 from gateway.decoders.mapping_paths import BadPath, parse_path
 from gateway.decoders.mapping_settings import CaseSettings
-from gateway.decoders.mapping_times import time_source
+from gateway.decoders.mapping_times import compile_time_source
 from gateway.decoders.vendor_settings import VendorSettings
-from gateway.glob import glob
+from gateway.glob import compile_globs
 
-__all__ = ["Vendor", "Vendors", "joined", "named_vendors"]
+__all__ = ["CaseVendors", "CompiledVendor", "join_rules", "named_vendors"]
 
 _MAX_STRANGERS: Final = 1000
 _MAX_NAMES: Final = 100
@@ -30,20 +30,20 @@ _JOINED = ("rename", "numbers", "errors", "units", "unit_names")
 _ADDED = ("skip", "numeric_text", "no_values")
 
 
-class Vendor:
+class CompiledVendor:
     """Rules of a vendor, compiled for one case of a mapping."""
 
     __slots__ = ("_brands", "_items", "_members", "_shapes", "names", "shape", "times")
 
-    def __init__(self, settings: VendorSettings, names: Names, shape: Shape) -> None:
-        """Compile; `names` and `shape` are those of `joined` settings.
+    def __init__(self, settings: VendorSettings, names: NameRules, shape: ValueRules) -> None:
+        """Compile; `names` and `shape` are those of `join_rules` settings.
 
         Raises:
             BadPath: a path cannot be read.
         """
         self.names, self.shape = names, shape
-        self._brands = glob(settings.brands)
-        self._shapes = [Conditions(shape) for shape in settings.shapes]
+        self._brands = compile_globs(settings.brands)
+        self._shapes = [MatchConditions(shape) for shape in settings.shapes]
         # One member that each shape needs: most objects have none of them, and need no further check.
         needed = [
             next((name for name, value in shape.items() if value is not False), None) for shape in settings.shapes
@@ -51,10 +51,10 @@ class Vendor:
         plain = all(name is not None and parse_path(name).steps == (name,) for name in needed)
         self._members = frozenset(name for name in needed if name is not None) if plain else None
         self._items = [parse_path(text, wild=True) for text in settings.items]
-        self.times = [time_source(source) for source in settings.time]
+        self.times = [compile_time_source(source) for source in settings.time]
 
-    def fresh(self) -> "Vendor":
-        """Return the same rules for another gateway: see `Names.fresh`."""
+    def fresh(self) -> "CompiledVendor":
+        """Return the same rules for another gateway: see `NameRules.fresh`."""
         other = copy.copy(self)
         other.names = self.names.fresh()
         return other
@@ -87,17 +87,17 @@ class Vendor:
                 yield body, trail
 
 
-class Vendors(list[Vendor]):
+class CaseVendors(list[CompiledVendor]):
     """Vendors of a case, in the order in which they are tried.
 
     Remembers objects without a vendor by their names and brand alone: most recur with every message.
     """
 
-    def __init__(self, vendors: Iterable[Vendor]) -> None:
+    def __init__(self, vendors: Iterable[CompiledVendor]) -> None:
         super().__init__(vendors)
         self._strangers: set[tuple[str | None, tuple[str, ...]]] = set()
 
-    def choose(self, body: object, brand: str | None) -> Vendor | None:
+    def choose(self, body: object, brand: str | None) -> CompiledVendor | None:
         """Return the first vendor that takes a decoded object."""
         if type(body) is dict and len(body) <= _MAX_NAMES:
             key = brand, tuple(body)
@@ -112,7 +112,7 @@ class Vendors(list[Vendor]):
         return next((vendor for vendor in self if vendor.takes(body, brand)), None)
 
 
-def joined(settings: VendorSettings, case: CaseSettings) -> CaseSettings:
+def join_rules(settings: VendorSettings, case: CaseSettings) -> CaseSettings:
     """Return the settings of a vendor over those of a mapping's case: tables and lists of patterns are joined."""
     given: dict[str, Any] = {name: getattr(settings, name) | _less(case, settings, name) for name in _JOINED}
     given |= {name: getattr(settings, name) + getattr(case, name) for name in _ADDED}
@@ -132,7 +132,7 @@ def named_vendors(patterns: Iterable[str], known: Mapping[str, VendorSettings]) 
     """
     found: dict[str, VendorSettings] = {}
     for pattern in patterns:
-        test = glob((pattern,))
+        test = compile_globs((pattern,))
         matching = {name: settings for name, settings in known.items() if test is not None and test(name)}
         if not matching:
             message = f"vendors: no vendor matches {pattern!r} (known: {', '.join(sorted(known)) or 'none'})"

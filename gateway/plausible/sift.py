@@ -4,14 +4,14 @@ from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.values import BEYOND_DOUBLE
-from gateway.plausible.table import Entry, Watches
+from gateway.plausible.table import PlausibilityChecks, PlausibilityEntry
 from gateway.reading_path import native_batch, reading_path, show_reading
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["IMPLAUSIBLE", "SENTINEL", "sift"]
+__all__ = ["IMPLAUSIBLE", "SENTINEL", "sift_readings"]
 
 SENTINEL: Final = "sentinel"
 """Flag of a number that is a device's code for a missing value."""
@@ -19,9 +19,9 @@ IMPLAUSIBLE: Final = "implausible"
 """Flag of a number outside the range of its quantity, if that is not certain."""
 
 
-def sift(decoded: Decoded, match: RouteMatch, table: Watches) -> None:
+def sift_readings(decoded: Decoded, match: RouteMatch, table: PlausibilityChecks) -> None:
     """Move readings that are not measurements to `rejects`, one by one, and flag doubtful ones."""
-    refused: dict[int, Entry] = {}
+    refused: dict[int, PlausibilityEntry] = {}
     known = table.known
     for reading in decoded.readings:
         value = reading.value
@@ -60,7 +60,7 @@ def _is_boolean(reading: Reading) -> bool:
     return reading.text is not None and BEYOND_DOUBLE not in (reading.flags or ())
 
 
-def _reject(path: str, reading: Reading, entry: Entry) -> Reject:
+def _reject(path: str, reading: Reading, entry: PlausibilityEntry) -> Reject:
     reason = Reason.OUT_OF_RANGE if entry.is_range else Reason.BAD_NUMBER
     wanted = f"a measurement, not {entry.means}; or a profile with `accept`"
-    return Reject(reason, path, f"{show_reading(reading)} ({entry.name})", show(wanted))
+    return Reject(reason, path, f"{show_reading(reading)} ({entry.name})", show_text(wanted))

@@ -15,7 +15,15 @@ from gateway.plausible.quantity import Quantity, QuantityWords, find_quantity
 from gateway.profiles.units import conversion
 from ingest.contract.errors import FatalError
 
-__all__ = ["CALM_HIGH", "CALM_LOW", "Entry", "Table", "Watch", "Watches", "load_table"]
+__all__ = [
+    "CALM_HIGH",
+    "CALM_LOW",
+    "PlausibilityCheck",
+    "PlausibilityChecks",
+    "PlausibilityEntry",
+    "PlausibilityTable",
+    "load_table",
+]
 
 Action = Literal["refuse", "flag", "keep"]
 _STRENGTH: Final = {"refuse": 2, "flag": 1, "keep": 0}
@@ -25,7 +33,7 @@ CALM_HIGH: Final = 32.0
 """Between these two, without the ends, no entry finds anything, whatever the quantity."""
 
 
-class Entry(BaseModel):
+class PlausibilityEntry(BaseModel):
     """One `[[entries]]` of entries.toml, where the keys are explained."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -72,13 +80,13 @@ class _File(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     quantities: dict[str, QuantityWords]
-    entries: tuple[Entry, ...]
+    entries: tuple[PlausibilityEntry, ...]
 
 
 class _Rule(NamedTuple):
     """An entry in the unit of a watch."""
 
-    entry: Entry
+    entry: PlausibilityEntry
     action: Action
     codes: frozenset[float]
     low: float
@@ -90,7 +98,7 @@ class _Rule(NamedTuple):
         return value in self.codes or (self.low <= value <= self.high) is self.inside
 
 
-class Watch:
+class PlausibilityCheck:
     """Checks of the numbers of one metric in one unit: none of `codes`, and from `low` to `high`.
 
     `calm` holds the ends of a range in which, without its ends, every number passes that is not a code of any quantity.
@@ -116,21 +124,21 @@ class Watch:
             min([end for end in ends if end >= CALM_HIGH], default=_INFINITE),
         )
 
-    def within(self, low: float, high: float) -> "Watch":
+    def within(self, low: float, high: float) -> "PlausibilityCheck":
         """Return the same without the codes outside of a range, which another check rejects."""
         codes = [(rule, frozenset(code for code in rule.codes if low <= code <= high)) for rule in self._rules]
-        return Watch([rule._replace(codes=kept) for rule, kept in codes])
+        return PlausibilityCheck([rule._replace(codes=kept) for rule, kept in codes])
 
     def passes(self, value: float) -> bool:
         """Return whether the number is not a code and is in the range."""
         return self.low <= value <= self.high and value not in self.codes
 
-    def judge(self, value: float) -> tuple[Entry, Action] | None:
+    def judge(self, value: float) -> tuple[PlausibilityEntry, Action] | None:
         """Return the entry that this number meets, and the reaction; rejecting comes before flagging."""
         return next(((rule.entry, rule.action) for rule in self._rules if rule.meets(value)), None)
 
 
-class Watches(ABC):
+class PlausibilityChecks(ABC):
     """Checks of each number, possibly changed by a device's profile. Remembers metrics, bounded.
 
     Attributes:
@@ -138,10 +146,10 @@ class Watches(ABC):
     """
 
     def __init__(self) -> None:
-        self.known: dict[str | None, dict[str, Watch]] = {}
+        self.known: dict[str | None, dict[str, PlausibilityCheck]] = {}
         self._kept = 0
 
-    def watch(self, metric: str, unit: str | None) -> Watch:
+    def watch(self, metric: str, unit: str | None) -> PlausibilityCheck:
         """Return the checks of the numbers of this metric and unit."""
         try:
             return self.known[unit][metric]
@@ -157,11 +165,11 @@ class Watches(ABC):
         return found
 
     @abstractmethod
-    def _find(self, metric: str, unit: str | None) -> Watch:
+    def _find(self, metric: str, unit: str | None) -> PlausibilityCheck:
         """Find the same without the cache."""
 
 
-class Table(Watches):
+class PlausibilityTable(PlausibilityChecks):
     """Entries without those that are switched off. Remembers metrics, bounded.
 
     Attributes:
@@ -175,11 +183,11 @@ class Table(Watches):
         self._entries = [
             entry for entry in content.entries if not accepted & {"*", entry.name} and (ranges or not entry.is_range)
         ]
-        self.usual = Watch(_rules(self._entries, None))
-        self._by_quantity: dict[Quantity, Watch] = {}
+        self.usual = PlausibilityCheck(_rules(self._entries, None))
+        self._by_quantity: dict[Quantity, PlausibilityCheck] = {}
 
     @property
-    def entries(self) -> tuple[Entry, ...]:
+    def entries(self) -> tuple[PlausibilityEntry, ...]:
         """All entries, in the order of the file, including those that are switched off."""
         return self._content.entries
 
@@ -193,18 +201,18 @@ class Table(Watches):
         """Names of the entries, in the order of the file."""
         return [entry.name for entry in self._content.entries]
 
-    def without(self, accepted: Iterable[str], *, ranges: bool = True) -> "Table":
+    def without(self, accepted: Iterable[str], *, ranges: bool = True) -> "PlausibilityTable":
         """Return the same table with more entries switched off."""
-        return Table(self._content, frozenset(accepted), ranges=ranges)
+        return PlausibilityTable(self._content, frozenset(accepted), ranges=ranges)
 
-    def _find(self, metric: str, unit: str | None) -> Watch:
+    def _find(self, metric: str, unit: str | None) -> PlausibilityCheck:
         quantity = find_quantity(metric, unit, self._content.quantities)
         if quantity is None:
             return self.usual
         found = self._by_quantity.get(quantity)
         if found is None:
             # Few: a unit that is not listed with its quantity does not count.
-            found = self._by_quantity[quantity] = Watch(_rules(self._entries, quantity))
+            found = self._by_quantity[quantity] = PlausibilityCheck(_rules(self._entries, quantity))
         return found
 
 
@@ -213,7 +221,7 @@ _MOST_CHARACTERS: Final = 200
 """Most characters of a remembered metric or unit."""
 
 
-def _rules(entries: Iterable[Entry], quantity: Quantity | None) -> list[_Rule]:
+def _rules(entries: Iterable[PlausibilityEntry], quantity: Quantity | None) -> list[_Rule]:
     found = []
     for entry in entries:
         if entry.of is not None and (quantity is None or entry.of != quantity.name):
@@ -226,7 +234,7 @@ def _rules(entries: Iterable[Entry], quantity: Quantity | None) -> list[_Rule]:
     return found
 
 
-def _in_unit(entry: Entry, action: Action, unit: str | None) -> _Rule:
+def _in_unit(entry: PlausibilityEntry, action: Action, unit: str | None) -> _Rule:
     convert = None if entry.of is None or unit is None or unit == entry.unit else conversion(entry.unit or "", unit)
 
     def settle(number: float) -> float:
@@ -246,7 +254,7 @@ def _in_unit(entry: Entry, action: Action, unit: str | None) -> _Rule:
 
 
 @cache
-def load_table() -> Table:
+def load_table() -> PlausibilityTable:
     """Load the shipped table.
 
     Raises:
@@ -254,7 +262,7 @@ def load_table() -> Table:
     """
     try:
         text = files("gateway.plausible").joinpath("entries.toml").read_text("utf-8")
-        return Table(_File.model_validate(tomllib.loads(text)))
+        return PlausibilityTable(_File.model_validate(tomllib.loads(text)))
     except (ValueError, ValidationError) as error:
         message = f"the shipped table gateway/plausible/entries.toml is broken: {error}; reinstall tidegate"
         raise FatalError(message) from error

@@ -3,13 +3,13 @@
 from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.glob import compile_glob, is_glob, specificity
+from gateway.glob import compile_glob, glob_sort_key, is_glob
 from gateway.policy import NumberLimits
 from gateway.profiles.accept import AcceptedNumbers
 from gateway.profiles.lookback import look_back
 from gateway.profiles.model import Profile
-from gateway.profiles.rule import Fault, MetricRule
-from gateway.profiles.track import Track, Tracks
+from gateway.profiles.rule import MetricRule, RuleViolation
+from gateway.profiles.track import MetricTrack, Tracks
 from gateway.reading_path import item_path, member_path, native_batch, reading_path, show_reading
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
@@ -28,7 +28,7 @@ class CompiledProfile:
         self.profile = profile
         rules = self._rules = {name: MetricRule(profile, metric) for name, metric in profile.metrics.items()}
         self._named: dict[str, MetricRule | None] = {n: rule for n, rule in rules.items() if not is_glob(n)}
-        patterns = sorted((name for name in rules if is_glob(name)), key=specificity)
+        patterns = sorted((name for name in rules if is_glob(name)), key=glob_sort_key)
         self._patterns = [(compile_glob(name), rules[name]) for name in patterns]
         self._required = {name for name, metric in profile.metrics.items() if metric.required}
         self._looks_back = any(rule.is_temporal for rule in rules.values())
@@ -109,13 +109,15 @@ class CompiledProfile:
                 missing -= 1
         return missing == 0
 
-    def unknown(self, reading: Reading) -> Fault | None:
+    def unknown(self, reading: Reading) -> RuleViolation | None:
         """Return the profile's reaction to a metric that it does not name."""
         if self._unknown == "keep":
             return None
-        return Fault(Reason.UNKNOWN_METRIC, self._unknown, show_reading(reading), "a metric that the profile names")
+        return RuleViolation(
+            Reason.UNKNOWN_METRIC, self._unknown, show_reading(reading), "a metric that the profile names"
+        )
 
-    def missing(self, metric: str) -> Fault:
+    def missing(self, metric: str) -> RuleViolation:
         """Return the profile's reaction to a message without this required metric."""
         rule = self._rules[metric]
         return rule.fault("missing_field", "nothing", f"{metric}: {rule.wanted}")
@@ -178,7 +180,7 @@ class _Sieve:
 
     def look_back(self, received_us: int, number: int, memory: Tracks) -> Reject | None:
         """Compare each reading with earlier ones, in order of time, whatever the order in the message."""
-        tracks: dict[tuple[str, str], Track] = {}
+        tracks: dict[tuple[str, str], MetricTrack] = {}
         dropped: set[int] = set()
         refused, device, rule_of = None, self._decoded.device, self._profile.rule_of
         for reading in _in_order(self.kept, received_us):
@@ -201,7 +203,7 @@ class _Sieve:
             memory.put(number, key, track if refused is None else _seen_only(track, memory.get(key)))
         return refused
 
-    def _apply(self, reading: Reading, fault: Fault) -> Reject | None:
+    def _apply(self, reading: Reading, fault: RuleViolation) -> Reject | None:
         if fault.action == "flag":
             reading.flags = [*(reading.flags or ()), fault.reason.value]
             return None
@@ -211,7 +213,7 @@ class _Sieve:
         self.rejects.append(reject)
         return None
 
-    def _reject(self, path: str, fault: Fault) -> Reject:
+    def _reject(self, path: str, fault: RuleViolation) -> Reject:
         return Reject(fault.reason, path, fault.got, fault.wanted, profile=self._profile.profile.label)
 
 
@@ -227,7 +229,7 @@ def _is_among(path: str, refused: set[str]) -> bool:
     return any(was == path or was.startswith((f"{path}.", f"{path}[")) for was in refused)
 
 
-def _seen_only(track: Track, before: Track | None) -> Track:
+def _seen_only(track: MetricTrack, before: MetricTrack | None) -> MetricTrack:
     """Return the track after its message was rejected as a whole: seen, but nothing of it passed."""
     if before is None:
         return track._replace(good=None, good_us=0)

@@ -6,11 +6,11 @@ from typing import Any, Final, get_args
 from gateway.decode_file import decode_lines
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.plausible.sift import IMPLAUSIBLE, SENTINEL
-from gateway.policy import Policy
+from gateway.policy import ReadingPolicy
 from gateway.profiles.model import Failure, MetricRules, Profile
 from gateway.profiles.policy import ProfilePolicy
 from gateway.profiles.rule import MetricRule
-from gateway.profiles.select import Choice
+from gateway.profiles.select import ProfileChoice
 from gateway.reading_path import native_batch, reading_path, show_reading
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
@@ -25,7 +25,7 @@ def explain_lines(
     lines: Iterable[str],
     routes: tuple[RouteSettings, ...],
     limits: GatewaySettings,
-    policy: Policy,
+    policy: ReadingPolicy,
     *,
     received_us: int | None = None,
 ) -> Iterator[dict[str, Any]]:
@@ -41,10 +41,10 @@ def explain_lines(
         yield found | {"checks": checks}
 
 
-class _Recorder(Policy):
+class _Recorder(ReadingPolicy):
     """Policy that records the answers of another one."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: ReadingPolicy) -> None:
         self._policy = policy
         self.checks: list[dict[str, Any]] = []
 
@@ -104,7 +104,7 @@ def _refused(reject: Reject) -> dict[str, Any]:
     }
 
 
-def _describe_choice(device: str, choice: Choice | None) -> dict[str, Any]:
+def _describe_choice(device: str, choice: ProfileChoice | None) -> dict[str, Any]:
     return {
         "device": device,
         "profile": None if choice is None else choice.compiled.profile.label,

@@ -10,16 +10,16 @@ from typing import Final, NamedTuple
 from gateway.profiles.model import Profile
 from gateway.profiles.parse import MAX_FILE_BYTES, BadProfile, parse_profile
 from gateway.profiles.select import ProfileSet
-from gateway.watch import FolderWatch, Stamp, stamp_of
+from gateway.watch import FileStamp, FolderWatch, file_stamp
 from ingest.contract.errors import ConfigError
 
-__all__ = ["LoadedFile", "ProfileFolder"]
+__all__ = ["LoadedProfile", "ProfileFolder"]
 
 logger = logging.getLogger("tidegate.gateway")
 MAX_FILES: Final = 10_000
 
 
-class LoadedFile(NamedTuple):
+class LoadedProfile(NamedTuple):
     """A profile and the name of its file."""
 
     file: str
@@ -46,7 +46,7 @@ class ProfileFolder:
         """
         self._path, self._needed = path, frozenset(needed)
         self._watch = FolderWatch(self._stamps)
-        self._files: dict[str, tuple[Stamp, Profile]] = {}
+        self._files: dict[str, tuple[FileStamp, Profile]] = {}
         self.refused: dict[str, str] = {}
         # The caller reports faults at the start.
         self._is_told = False
@@ -68,9 +68,9 @@ class ProfileFolder:
             raise ConfigError("\n".join(faults))
         self._is_told = True
 
-    def files(self) -> list[LoadedFile]:
+    def files(self) -> list[LoadedProfile]:
         """Every version that could be read, by name and version."""
-        found = [LoadedFile(file, profile) for file, (_stamp, profile) in self._files.items()]
+        found = [LoadedProfile(file, profile) for file, (_stamp, profile) in self._files.items()]
         return sorted(found, key=lambda one: (one.profile.name, one.profile.version))
 
     def need(self, names: Set[str]) -> None:
@@ -99,14 +99,14 @@ class ProfileFolder:
         self.refused.pop("", None)
         return stamps is not None and self._load(stamps, self._needed | set(needed))
 
-    def _stamps(self) -> dict[str, Stamp]:
+    def _stamps(self) -> dict[str, FileStamp]:
         with os.scandir(self._path) as entries:
             found = [entry for entry in entries if entry.name.endswith(".toml") and not entry.name.startswith(".")]
         return {entry.name: _stamp(entry) for entry in sorted(found, key=lambda one: one.name)[:MAX_FILES]}
 
-    def _load(self, stamps: dict[str, Stamp], needed: Set[str] = frozenset()) -> bool:
+    def _load(self, stamps: dict[str, FileStamp], needed: Set[str] = frozenset()) -> bool:
         refused: dict[str, str] = {}
-        files: dict[str, tuple[Stamp, Profile]] = {}
+        files: dict[str, tuple[FileStamp, Profile]] = {}
         for file, stamp in stamps.items():
             old = self._files.get(file)
             if old is not None and old[0] == stamp:
@@ -128,7 +128,9 @@ class ProfileFolder:
         self.refused = refused
         return self._replace(files)
 
-    def _keep_needed(self, files: dict[str, tuple[Stamp, Profile]], refused: dict[str, str], needed: Set[str]) -> None:
+    def _keep_needed(
+        self, files: dict[str, tuple[FileStamp, Profile]], refused: dict[str, str], needed: Set[str]
+    ) -> None:
         """Put back a profile that a route or a registered device still names but no file has any longer."""
         for name in needed - {profile.name for _stamp, profile in files.values()}:
             for file, old in self._files.items():
@@ -136,7 +138,7 @@ class ProfileFolder:
                     files[file] = old
                     refused[file] = f"profile {name!r} is no longer in it, but a route or a registered device names it"
 
-    def _drop_copies(self, files: dict[str, tuple[Stamp, Profile]], refused: dict[str, str]) -> None:
+    def _drop_copies(self, files: dict[str, tuple[FileStamp, Profile]], refused: dict[str, str]) -> None:
         """Keep one file for each version of a name: the one that had it before, else the first by its name."""
         owners: dict[str, str] = {}
         for file in sorted(files, key=lambda one: (files[one] is not self._files.get(one), one)):
@@ -149,7 +151,7 @@ class ProfileFolder:
             else:
                 owners[label] = file
 
-    def _replace(self, files: dict[str, tuple[Stamp, Profile]]) -> bool:
+    def _replace(self, files: dict[str, tuple[FileStamp, Profile]]) -> bool:
         before = [one.profile for one in self.files()]
         self._files = files
         after = [one.profile for one in self.files()]
@@ -181,14 +183,14 @@ class _ChangedMeanwhileError(Exception):
     """The file changed while it was read."""
 
 
-def _stamp(entry: os.DirEntry[str]) -> Stamp:
+def _stamp(entry: os.DirEntry[str]) -> FileStamp:
     try:
-        return stamp_of(entry.stat())
+        return file_stamp(entry.stat())
     except OSError:  # a broken link: reading it reports that
-        return Stamp(0, 0, 0)
+        return FileStamp(0, 0, 0)
 
 
-def _read(file: Path, stamp: Stamp) -> bytes:
+def _read(file: Path, stamp: FileStamp) -> bytes:
     # Opening a pipe would wait for its writer.
     with open(file, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as opened:
         found = os.fstat(opened.fileno())
@@ -199,6 +201,6 @@ def _read(file: Path, stamp: Stamp) -> bytes:
             message = f"the file has {found.st_size} bytes; wanted at most {MAX_FILE_BYTES}: is it a profile?"
             raise BadProfile(message)
         content = opened.read(MAX_FILE_BYTES + 1)
-        if stamp_of(os.fstat(opened.fileno())) != stamp:
+        if file_stamp(os.fstat(opened.fileno())) != stamp:
             raise _ChangedMeanwhileError
     return content

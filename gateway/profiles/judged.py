@@ -12,9 +12,9 @@ from collections import OrderedDict, deque
 from typing import Final
 
 from gateway.message import Message
-from gateway.profiles.track import Track, TrackKey, Tracks
+from gateway.profiles.track import MetricTrack, TrackKey, Tracks
 
-__all__ = ["Judged", "Judgements", "Replay"]
+__all__ = ["JudgedMessage", "JudgementCache", "ReplayedTracks"]
 
 MAX_NOTES: Final = 200_000
 """Most answers and tracks of messages that may come again; a window of messages makes fewer."""
@@ -23,7 +23,7 @@ _Name = tuple[int, int]
 """Packet identifier, and hash of topic and payload."""
 
 
-class Judged:
+class JudgedMessage:
     """Data of one message: whether its devices were within their rate, and the tracks compared with its readings.
 
     Attributes:
@@ -36,7 +36,7 @@ class Judged:
     def __init__(self, name: _Name | None, received_us: int) -> None:
         self.name, self.received_us = name, received_us
         self.within: dict[str, bool] = {}
-        self.before: dict[TrackKey, Track | None] = {}
+        self.before: dict[TrackKey, MetricTrack | None] = {}
         self.is_repeated = False
         self.counted = 0
         self.acknowledged_at: int | None = None
@@ -45,34 +45,34 @@ class Judged:
         return len(self.within) + len(self.before)
 
 
-class Judgements:
+class JudgementCache:
     """Judged messages, owned by the gateway's one thread. `window_messages`: how many a broker may have sent without PUBACK."""
 
     def __init__(self, *, window_messages: int = 1000, max_notes: int = MAX_NOTES) -> None:
         self._window, self._max_notes = window_messages, max_notes
-        self._kept: OrderedDict[_Name, Judged] = OrderedDict()
-        self._waiting: deque[tuple[int, Judged]] = deque()
+        self._kept: OrderedDict[_Name, JudgedMessage] = OrderedDict()
+        self._waiting: deque[tuple[int, JudgedMessage]] = deque()
         self._notes = self._received = 0
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def begin(self, message: Message) -> Judged:
+    def begin(self, message: Message) -> JudgedMessage:
         """Return the data of a message that comes now: those of its first delivery if it comes again."""
         if message.qos == 0 or not message.mid:
-            return Judged(None, message.received_us)
+            return JudgedMessage(None, message.received_us)
         self._received += 1
         self._drop_settled()
         name = message.mid, hash((message.topic, message.payload))
         found = self._kept.get(name) if message.dup else None
         if found is None or found.acknowledged_at is None:
-            return Judged(name, message.received_us)
+            return JudgedMessage(name, message.received_us)
         found.is_repeated, found.acknowledged_at = True, None
         self._kept.move_to_end(name)
         self._waiting.append((message.number, found))
         return found
 
-    def keep(self, number: int, judged: Judged) -> None:
+    def keep(self, number: int, judged: JudgedMessage) -> None:
         """Remember by what message `number` was judged."""
         if judged.name is None or judged.is_repeated or len(judged) == judged.counted:
             return
@@ -108,24 +108,24 @@ class Judgements:
                 return
             self._forget(oldest)
 
-    def _forget(self, judged: Judged | None) -> None:
+    def _forget(self, judged: JudgedMessage | None) -> None:
         if judged is not None and judged.name is not None and self._kept.get(judged.name) is judged:
             del self._kept[judged.name]
             self._notes -= judged.counted
             judged.counted = 0
 
 
-class Replay:
+class ReplayedTracks:
     """Tracks as a copy's first delivery found them; the changes of a copy are not kept."""
 
-    def __init__(self, judged: Judged, tracks: Tracks) -> None:
-        self._found: dict[TrackKey, Track | None] = dict(judged.before)
+    def __init__(self, judged: JudgedMessage, tracks: Tracks) -> None:
+        self._found: dict[TrackKey, MetricTrack | None] = dict(judged.before)
         self._tracks = tracks
 
-    def get(self, key: TrackKey) -> Track | None:
+    def get(self, key: TrackKey) -> MetricTrack | None:
         """See Tracks."""
         return self._found[key] if key in self._found else self._tracks.get(key)
 
-    def put(self, number: int, key: TrackKey, track: Track) -> None:
+    def put(self, number: int, key: TrackKey, track: MetricTrack) -> None:
         """See Tracks."""
         self._found[key] = track

@@ -7,12 +7,12 @@ batch that was sent twice) is neither compared nor remembered, so that a copy of
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from gateway.profiles.rule import Fault, MetricRule
-from gateway.profiles.track import Track
+from gateway.profiles.rule import MetricRule, RuleViolation
+from gateway.profiles.track import MetricTrack
 from gateway.reading_path import show_reading
 from ingest.contract.reading import Reading
 
-__all__ = ["Look", "look_back"]
+__all__ = ["LookbackResult", "look_back"]
 
 FRESH_US: Final = 3600 * 1_000_000
 """After an hour without a reading in order, the device's clock was set back: its readings start again now."""
@@ -20,14 +20,14 @@ _ROUNDING: Final = 1e-12
 """Relative to the values: 1.1 - 0.9 is a little more than 0.2 in binary."""
 
 
-class Look(NamedTuple):
+class LookbackResult(NamedTuple):
     """Result of a look back: the track to keep (None: leave it unchanged), and the fault if there is one."""
 
-    track: Track | None
-    fault: Fault | None = None
+    track: MetricTrack | None
+    fault: RuleViolation | None = None
 
 
-def look_back(rule: MetricRule, reading: Reading, track: Track | None, received_us: int) -> Look:
+def look_back(rule: MetricRule, reading: Reading, track: MetricTrack | None, received_us: int) -> LookbackResult:
     """Compare a reading with its metric's track.
 
     A step is exceeded only if the reading is too far from the last one seen *and* from the last one that passed. So a spike
@@ -38,16 +38,16 @@ def look_back(rule: MetricRule, reading: Reading, track: Track | None, received_
     told = value if reading.text is None else reading.text
     is_late = track is not None and at_us <= track.seen_us and (at_us < track.seen_us or reading.time_us is not None)
     if track is None or (is_late and received_us - track.received_us >= FRESH_US):
-        return Look(Track(value, at_us, received_us, value, at_us, told, 1, at_us))
+        return LookbackResult(MetricTrack(value, at_us, received_us, value, at_us, told, 1, at_us))
     if is_late:
-        return Look(None)
+        return LookbackResult(None)
     count, since_us = (track.equal_count + 1, track.equal_since_us) if told == track.equal else (1, at_us)
     fault = _step_fault(rule, reading, at_us, track) or _stuck_fault(rule, reading, at_us, count, since_us)
     good, good_us = (value, at_us) if fault is None else (track.good, track.good_us)
-    return Look(Track(value, at_us, received_us, good, good_us, told, count, since_us), fault)
+    return LookbackResult(MetricTrack(value, at_us, received_us, good, good_us, told, count, since_us), fault)
 
 
-def _step_fault(rule: MetricRule, reading: Reading, at_us: int, track: Track) -> Fault | None:
+def _step_fault(rule: MetricRule, reading: Reading, at_us: int, track: MetricTrack) -> RuleViolation | None:
     step, per_second = rule.rules.max_step, rule.rules.max_step_per_second
     value = reading.value
     if value is None or (step is None and per_second is None):
@@ -79,7 +79,7 @@ def _reaches(rule: MetricRule, value: float, at_us: int, before: float | None, b
     return per_second is None or elapsed_us <= 0 or moved * 1e6 <= per_second * elapsed_us
 
 
-def _stuck_fault(rule: MetricRule, reading: Reading, at_us: int, count: int, since_us: int) -> Fault | None:
+def _stuck_fault(rule: MetricRule, reading: Reading, at_us: int, count: int, since_us: int) -> RuleViolation | None:
     most, seconds = rule.rules.stuck_count, rule.rules.stuck_seconds
     if most is not None and count >= most:
         wanted = f"a change within {most} readings"

@@ -7,17 +7,17 @@ from typing import Final, Literal
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.device_registry import DeviceRegistry, RegisteredDevice, unknown_profile
 from gateway.message import Message
-from gateway.plausible.sift import sift
+from gateway.plausible.sift import sift_readings
 from gateway.plausible.table import load_table
-from gateway.policy import NumberLimits, Policy
+from gateway.policy import NumberLimits, ReadingPolicy
 from gateway.profiles.check import CompiledProfile
 from gateway.profiles.folder import ProfileFolder
-from gateway.profiles.judged import Judged, Judgements, Replay
-from gateway.profiles.select import Choice, ProfileSet
+from gateway.profiles.judged import JudgedMessage, JudgementCache, ReplayedTracks
+from gateway.profiles.select import ProfileChoice, ProfileSet
 from gateway.profiles.track import TrackMemory
 from gateway.rate import FLOOD_KEEP_BYTES, DeviceRate
 from gateway.settings import GatewaySettings, RouteSettings
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import Reason
@@ -35,7 +35,7 @@ def make_policy(
     *,
     metrics: GatewayMetrics | None = None,
     live: bool = True,
-) -> Policy:
+) -> ReadingPolicy:
     """Make the policy that the settings ask for; the plain one if they ask for none.
 
     Args:
@@ -66,14 +66,14 @@ def make_policy(
             catch_up_seconds=settings.device_catch_up_seconds,
         )
     if folder is None and registry is None and rate is None:
-        return Policy()
+        return ReadingPolicy()
     return ProfilePolicy(
         folder, registry, rate,
         unregistered=settings.unregistered, window_messages=settings.window_messages, metrics=metrics,
     )  # fmt: skip
 
 
-class ProfilePolicy(Policy):
+class ProfilePolicy(ReadingPolicy):
     """Policy that checks the rate first (the cheapest check in a flood), then whether the device is known, then its profile."""
 
     def __init__(
@@ -94,7 +94,7 @@ class ProfilePolicy(Policy):
         self._folder, self._registry, self._rate, self._metrics = folder, registry, rate, metrics
         self._unregistered = unregistered
         self._memory = TrackMemory()
-        self._judgements, self._current = Judgements(window_messages=window_messages), Judged(None, 0)
+        self._judgements, self._current = JudgementCache(window_messages=window_messages), JudgedMessage(None, 0)
         # Choice for each device until the next reload.
         self._plain: dict[str, bool] = {}
         self._found: dict[tuple[str, str | None], tuple[dict[str, str], CompiledProfile | None]] = {}
@@ -138,7 +138,7 @@ class ProfilePolicy(Policy):
             return None
         keep = 0 if self._unregistered == "refuse" else None
         wanted = "a registered device (tidegate device add)"
-        return Reject(Reason.UNKNOWN_DEVICE, "topic", show(device), wanted, keep_bytes=keep)
+        return Reject(Reason.UNKNOWN_DEVICE, "topic", show_text(device), wanted, keep_bytes=keep)
 
     def check(self, decoded: Decoded, match: RouteMatch, received_us: int, number: int) -> Reject | None:
         """See Policy."""
@@ -152,12 +152,12 @@ class ProfilePolicy(Policy):
         tags, compiled = found
         if tags:
             decoded.tags = {**tags, **(decoded.tags or {})}
-        sift(decoded, match, load_table() if compiled is None else compiled.table)
+        sift_readings(decoded, match, load_table() if compiled is None else compiled.table)
         if compiled is None:
             return None
         current = self._current
         if current.is_repeated:
-            return compiled.check(decoded, match, current.received_us, number, Replay(current, self._memory))
+            return compiled.check(decoded, match, current.received_us, number, ReplayedTracks(current, self._memory))
         self._memory.noted = current.before
         refused = compiled.check(decoded, match, received_us, number, self._memory)
         self._judgements.keep(number, current)
@@ -233,7 +233,7 @@ class ProfilePolicy(Policy):
         """Return the registry's entry of a device."""
         return self._devices.get(device)
 
-    def choose(self, device: str, match: RouteMatch | None) -> Choice | None:
+    def choose(self, device: str, match: RouteMatch | None) -> ProfileChoice | None:
         """Return the profile that applies to a device whose messages come by this route, and why."""
         known = self._devices.get(device)
         return self.profiles.choose(

@@ -9,11 +9,11 @@ from gateway.decoders.values import BEYOND_DOUBLE
 from gateway.profiles.model import Action, Failure, MetricRules, Profile
 from gateway.profiles.units import canonical_spelling, conversion, same_dimension
 from gateway.reading_path import show_quantity, show_reading
-from gateway.show import show
+from gateway.show import show_text
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["CONVERTED", "Fault", "MetricRule"]
+__all__ = ["CONVERTED", "MetricRule", "RuleViolation"]
 
 CONVERTED: Final = "unit_converted"
 """Flag of a reading whose value is not the one that was sent."""
@@ -33,7 +33,7 @@ _WANTED: Final = {
 }
 
 
-class Fault(NamedTuple):
+class RuleViolation(NamedTuple):
     """Reason why a reading fails, and the reaction."""
 
     reason: Reason
@@ -69,11 +69,11 @@ class MetricRule:
             for limit in (rules.max_step, rules.max_step_per_second, rules.stuck_count, rules.stuck_seconds)
         )
 
-    def fault(self, failure: Failure, got: str, wanted: str) -> Fault:
+    def fault(self, failure: Failure, got: str, wanted: str) -> RuleViolation:
         """Return a fault with the policy that applies to it."""
-        return Fault(Reason(failure), self._actions[failure], got, wanted)
+        return RuleViolation(Reason(failure), self._actions[failure], got, wanted)
 
-    def inspect(self, reading: Reading) -> Fault | None:
+    def inspect(self, reading: Reading) -> RuleViolation | None:
         """Return the first fault of type, unit and range; else None, and the reading's unit and value are those to store."""
         if not self._any and not self._has_type(reading):
             return self.fault("wrong_type", show_reading(reading), self.wanted)
@@ -82,7 +82,9 @@ class MetricRule:
         value = reading.value
         if value is not None and not math.isfinite(value):
             # Never stored, whatever the policy: numbers in the table are finite.
-            return Fault(Reason.BAD_NUMBER, self._refusing("out_of_range"), show_reading(reading), "a finite number")
+            return RuleViolation(
+                Reason.BAD_NUMBER, self._refusing("out_of_range"), show_reading(reading), "a finite number"
+            )
         before = reading.value, reading.unit or self.unit
         if self._target is not None or self.unit is not None:
             fault = self._settle_unit(reading)
@@ -108,7 +110,7 @@ class MetricRule:
     def wanted(self) -> str:
         """Return the allowed values, in a few words."""
         if self._kind == "enum":
-            return show("one of " + ", ".join(self.rules.values or ()))
+            return show_text("one of " + ", ".join(self.rules.values or ()))
         unit = f" {self._target or self.unit}" if self._target or self.unit else ""
         low, high = self.rules.min, self.rules.max
         if low is not None and high is not None:
@@ -133,7 +135,7 @@ class MetricRule:
             return value is not None and text in ("true", "false")
         return value is None and text is not None
 
-    def _settle_unit(self, reading: Reading) -> Fault | None:
+    def _settle_unit(self, reading: Reading) -> RuleViolation | None:
         """Fill in a unit that the payload left out; convert, or reject a unit other than the profile's."""
         if reading.unit is None:
             reading.unit = self.unit
@@ -142,18 +144,20 @@ class MetricRule:
             return None if given == self._target or reading.value is None else self._convert_to(self._target, reading)
         if given == self.unit or self._spelled(given) == canonical_spelling(self.unit or ""):
             return None
-        return self.fault("unit_mismatch", show(f"unit {given}"), f"unit {self.unit}")
+        return self.fault("unit_mismatch", show_text(f"unit {given}"), f"unit {self.unit}")
 
-    def _convert_to(self, target: str, reading: Reading) -> Fault | None:
+    def _convert_to(self, target: str, reading: Reading) -> RuleViolation | None:
         value, given = reading.value, reading.unit
         convert = None if given is None else self._conversion(given, target)
         if convert is None or value is None:
-            got = "no unit" if given is None else show(f"unit {given}")
-            return self.fault("unit_mismatch", got, show(f"a unit that converts to {target}: {_convertible(target)}"))
+            got = "no unit" if given is None else show_text(f"unit {given}")
+            return self.fault(
+                "unit_mismatch", got, show_text(f"a unit that converts to {target}: {_convertible(target)}")
+            )
         converted = convert(value)
         if not math.isfinite(converted):
             got = f"{show_reading(reading)}, beyond the range of a double in {target}"
-            return Fault(Reason.BAD_NUMBER, self._refusing("out_of_range"), got, self.wanted)
+            return RuleViolation(Reason.BAD_NUMBER, self._refusing("out_of_range"), got, self.wanted)
         reading.unit = target
         if converted != value:
             reading.value, reading.text = converted, None

@@ -3,16 +3,16 @@
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from gateway.glob import compile_glob, specificity
+from gateway.glob import compile_glob, glob_sort_key
 from gateway.profiles.check import CompiledProfile
 from gateway.profiles.model import Profile
 
-__all__ = ["Choice", "ProfileSet"]
+__all__ = ["ProfileChoice", "ProfileSet"]
 
 _MAX_DEVICES: Final = 100_000
 
 
-class Choice(NamedTuple):
+class ProfileChoice(NamedTuple):
     """Profile that applies to a device, and why: `registry`, `route`, or the pattern that matched."""
 
     compiled: CompiledProfile
@@ -33,9 +33,9 @@ class ProfileSet:
                 newest[profile.name] = profile
         self._compiled = {name: CompiledProfile(newest[name]) for name in sorted(newest)}
         pairs = [(pattern, name) for name, profile in newest.items() for pattern in profile.devices]
-        pairs.sort(key=lambda pair: (*specificity(pair[0]), pair[1]))
+        pairs.sort(key=lambda pair: (*glob_sort_key(pair[0]), pair[1]))
         self._patterns = [(compile_glob(pattern), pattern, name) for pattern, name in pairs]
-        self._by_pattern: dict[str, Choice | None] = {}
+        self._by_pattern: dict[str, ProfileChoice | None] = {}
 
     def __len__(self) -> int:
         return len(self._compiled)
@@ -52,24 +52,26 @@ class ProfileSet:
         """Return the newest version of a name."""
         return self._compiled.get(name)
 
-    def choose(self, device: str, *, registered: str | None = None, route: str | None = None) -> Choice | None:
+    def choose(self, device: str, *, registered: str | None = None, route: str | None = None) -> ProfileChoice | None:
         """Return the profile of a device, None if none applies."""
         for name, because in ((registered, "registry"), (route, "route")):
             found = None if name is None else self._compiled.get(name)
             if found is not None:
-                return Choice(found, because)
+                return ProfileChoice(found, because)
         if not self._patterns:
             return None
         try:
             return self._by_pattern[device]
         except KeyError:
             pass
-        choice = next((Choice(self._compiled[n], p) for glob, p, n in self._patterns if glob.fullmatch(device)), None)
+        choice = next(
+            (ProfileChoice(self._compiled[n], p) for glob, p, n in self._patterns if glob.fullmatch(device)), None
+        )
         if len(self._by_pattern) >= _MAX_DEVICES:
             self._by_pattern.clear()
         self._by_pattern[device] = choice
         return choice
 
-    def matching(self, device: str) -> list[Choice]:
+    def matching(self, device: str) -> list[ProfileChoice]:
         """Return every pattern that matches a device, in order of precedence: the first applies."""
-        return [Choice(self._compiled[n], p) for glob, p, n in self._patterns if glob.fullmatch(device)]
+        return [ProfileChoice(self._compiled[n], p) for glob, p, n in self._patterns if glob.fullmatch(device)]

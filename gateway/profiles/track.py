@@ -8,7 +8,7 @@ whose PUBACK was written may come again too: see `judged`.
 from collections import OrderedDict, deque
 from typing import Final, NamedTuple, Protocol
 
-__all__ = ["Track", "TrackKey", "TrackMemory", "Tracks"]
+__all__ = ["MetricTrack", "TrackKey", "TrackMemory", "Tracks"]
 
 MAX_TRACKS: Final = 100_000
 """Most tracked metrics of devices; the one that was silent for longest is forgotten first."""
@@ -16,7 +16,7 @@ MAX_UNDO: Final = 200_000
 """Most changes of unacknowledged messages that can be undone; a window of messages makes fewer."""
 
 
-class Track(NamedTuple):
+class MetricTrack(NamedTuple):
     """State of one metric of one device. Times are in epoch µs."""
 
     seen: float | None
@@ -40,10 +40,10 @@ TrackKey = tuple[str, str]
 class Tracks(Protocol):
     """Tracks that the checks against earlier readings read and write."""
 
-    def get(self, key: TrackKey) -> Track | None:
+    def get(self, key: TrackKey) -> MetricTrack | None:
         """Return the track of a metric; None if it is unknown."""
 
-    def put(self, number: int, key: TrackKey, track: Track) -> None:
+    def put(self, number: int, key: TrackKey, track: MetricTrack) -> None:
         """Remember a track, because of message `number`."""
 
 
@@ -55,10 +55,10 @@ class TrackMemory:
     """
 
     def __init__(self, *, max_tracks: int = MAX_TRACKS, max_undo: int = MAX_UNDO) -> None:
-        self._tracks: OrderedDict[TrackKey, Track] = OrderedDict()
-        self._undo: deque[tuple[int, TrackKey, Track | None]] = deque(maxlen=max_undo)
+        self._tracks: OrderedDict[TrackKey, MetricTrack] = OrderedDict()
+        self._undo: deque[tuple[int, TrackKey, MetricTrack | None]] = deque(maxlen=max_undo)
         self._max_tracks = max_tracks
-        self.noted: dict[TrackKey, Track | None] | None = None
+        self.noted: dict[TrackKey, MetricTrack | None] | None = None
 
     def __len__(self) -> int:
         return len(self._tracks)
@@ -68,11 +68,11 @@ class TrackMemory:
         """Share of the memory in use. At 1 each new metric replaces the one that was silent for longest."""
         return len(self._tracks) / self._max_tracks
 
-    def get(self, key: TrackKey) -> Track | None:
+    def get(self, key: TrackKey) -> MetricTrack | None:
         """See Tracks."""
         return self._tracks.get(key)
 
-    def put(self, number: int, key: TrackKey, track: Track) -> None:
+    def put(self, number: int, key: TrackKey, track: MetricTrack) -> None:
         """See Tracks."""
         before = self._tracks.get(key)
         if self.noted is not None:

@@ -4,11 +4,11 @@ import re
 from typing import Any, Final
 
 from gateway.decoders.plain import read_scalar
-from gateway.suggest.device import Named, name_levels
+from gateway.suggest.device import NamedFilter, name_levels
 from gateway.suggest.draft import Draft
-from gateway.suggest.sample import Family
+from gateway.suggest.sample import MessageFamily
 from gateway.suggest.units import unit_of_key
-from gateway.suggest.words import bare
+from gateway.suggest.words import normalize_key
 
 __all__ = ["draft_bare"]
 
@@ -20,7 +20,7 @@ _LONG: Final = 24
 """Length of a text from which on several numbers inside it are values that nothing extracts."""
 
 
-def draft_bare(family: Family) -> Draft:
+def draft_bare(family: MessageFamily) -> Draft:
     """Return the draft for messages that are one value as text."""
     named = name_levels([sample.topic for sample in family.samples], metric=True, claimed=set(), by_payload=False)
     route: dict[str, Any] = {"filter": named.filter}
@@ -47,13 +47,13 @@ def draft_bare(family: Family) -> Draft:
     return Draft(route, notes=notes, doubts=list(dict.fromkeys(filter(None, map(_doubt, texts)))))
 
 
-def _named_number(family: Family) -> str | None:
+def _named_number(family: MessageFamily) -> str | None:
     """Return the form of texts such as `pH 7.42`, if the topic gives the value that name; else None."""
     found = set()
     for sample in family.samples:
         text = sample.payload.decode("utf-8", "replace").strip()
         match = _NAMED.fullmatch(text)
-        if match is None or bare(match[1]) not in map(bare, sample.topic.split("/")):
+        if match is None or normalize_key(match[1]) not in map(normalize_key, sample.topic.split("/")):
             return None
         found.add(f"{match[1]}{match[2]}{{number}}{match[4]}")
     return found.pop() if len(found) == 1 else None
@@ -72,7 +72,7 @@ def _doubt(text: str) -> str | None:
     )
 
 
-def _metric_of(named: Named, topic: str) -> str:
+def _metric_of(named: NamedFilter, topic: str) -> str:
     """Return the metric that the route gives for a topic."""
     levels = dict(zip(named.filter.split("/"), topic.split("/"), strict=True))
     return ".".join(levels[part] for part in (named.metric or "{metric}").split(".") if part in levels)

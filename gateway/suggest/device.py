@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.suggest.fields import Field, key_words
+from gateway.suggest.fields import SampleField, key_words
 from gateway.suggest.times import time_format
 from gateway.suggest.topic import (
+    find_varying_levels,
     is_address,
     is_collection,
     is_kind,
@@ -15,11 +16,10 @@ from gateway.suggest.topic import (
     is_quantity,
     is_sure_id,
     looks_like_id,
-    varying_levels,
 )
 from gateway.suggest.words import DEVICE, NAME, NO_SENDER, SINGLE
 
-__all__ = ["Named", "device_field", "name_levels"]
+__all__ = ["NamedFilter", "device_field", "name_levels"]
 
 _NODE_OF_OPC_UA = re.compile(r"(?:ns=\d+;|nsu=[^;]*;)?[sigb]=")
 _SURE_WORDS: Final = DEVICE.index("device")
@@ -33,7 +33,7 @@ _ID_OF = re.compile(
 
 
 @dataclass(slots=True)
-class Named:
+class NamedFilter:
     """Topic filter with named levels, and their use.
 
     `agrees`: the payload gives the device the same name as its level; `behind`: levels after the device's have a meaning
@@ -55,8 +55,8 @@ class Named:
 
 
 def device_field(
-    fields: Iterable[Field], topics: Sequence[str], *, things: bool = False, listed: bool = False
-) -> Field | None:
+    fields: Iterable[SampleField], topics: Sequence[str], *, things: bool = False, listed: bool = False
+) -> SampleField | None:
     """Return the field that names the sender, None if none is certain enough.
 
     Args:
@@ -79,13 +79,13 @@ def device_field(
     return own or _other_id(known, topics)
 
 
-def _is_sure_level(one: Field, topics: Sequence[str]) -> bool:
+def _is_sure_level(one: SampleField, topics: Sequence[str]) -> bool:
     """Return whether a field is an id that a level of the topic has too: then it names the sender, whatever its key."""
     told = [(str(value), topics[number].split("/")) for number, value in one.values.items()]
     return bool(told) and all(is_sure_id(text) and text in levels for text, levels in told)
 
 
-def _is_of_part(one: Field, topics: Sequence[str]) -> bool:
+def _is_of_part(one: SampleField, topics: Sequence[str]) -> bool:
     texts = [str(value) for value in one.values.values()]
     levels = {level for topic in set(topics) for level in topic.split("/")}
     if any(text in levels for text in texts):
@@ -93,7 +93,7 @@ def _is_of_part(one: Field, topics: Sequence[str]) -> bool:
     return one.key in ("name", "friendlyname") or all(map(is_number, texts))
 
 
-def _other_id(fields: list[Field], topics: Sequence[str]) -> Field | None:
+def _other_id(fields: list[SampleField], topics: Sequence[str]) -> SampleField | None:
     """Return the one id of an unlisted kind of thing, such as `lotId`, if no level of the topic is an id."""
     if any(
         is_sure_id(level) or looks_like_id(level) or is_number(level) for topic in topics for level in topic.split("/")
@@ -110,7 +110,7 @@ def _other_id(fields: list[Field], topics: Sequence[str]) -> Field | None:
     return plain[0] if len(found) == len(plain) == 1 and len(plain[0].values) == len(topics) else None
 
 
-def _rank(one: Field, topics: Sequence[str]) -> int | None:
+def _rank(one: SampleField, topics: Sequence[str]) -> int | None:
     words = [DEVICE.index(word) for word in one.words if word in DEVICE]
     words += [_SURE_WORDS - 1] if _ID_OF.fullmatch(one.key) else []
     plain = all(type(value) in (str, int) and value != "" for value in one.values.values())
@@ -126,7 +126,7 @@ def _rank(one: Field, topics: Sequence[str]) -> int | None:
     return None if _is_none(one, values, topics) or (rank >= _SURE_WORDS and not _all_may(one, values)) else rank
 
 
-def _is_none(one: Field, values: list[str], topics: Sequence[str]) -> bool:
+def _is_none(one: SampleField, values: list[str], topics: Sequence[str]) -> bool:
     """Return whether a field with a device's name names something else."""
     if any(time_format(value) is not None or _NODE_OF_OPC_UA.match(value) for value in values):
         return True
@@ -138,22 +138,22 @@ def _is_none(one: Field, values: list[str], topics: Sequence[str]) -> bool:
     return one.key == "id" and one.words[1] not in DEVICE[:-1] and not _stays(one, topics)
 
 
-def _all_may(one: Field, values: list[str]) -> bool:
+def _all_may(one: SampleField, values: list[str]) -> bool:
     return all(_may_be_device(one, value) for value in values)
 
 
-def _may_be_device(one: Field, value: str) -> bool:
+def _may_be_device(one: SampleField, value: str) -> bool:
     if one.key in ("from", "sender", "name", "friendlyname", "host", "hostname"):
         return is_sure_id(value) or (one.key not in ("from", "sender") and looks_like_id(value))
     return is_sure_id(value) or looks_like_id(value) or _only_text(one)
 
 
-def _only_text(one: Field) -> bool:
+def _only_text(one: SampleField) -> bool:
     """Return whether a name without digits may be an id: only if its key requires one."""
     return one.key in ("device", "dev", "node", "station", "thing", "tracker") and isinstance(one.first, str)
 
 
-def _stays(one: Field, topics: Sequence[str]) -> bool:
+def _stays(one: SampleField, topics: Sequence[str]) -> bool:
     by_topic: dict[str, set[str]] = {}
     for number, value in one.values.items():
         by_topic.setdefault(topics[number], set()).add(str(value))
@@ -167,7 +167,7 @@ def _stays(one: Field, topics: Sequence[str]) -> bool:
 
 def name_levels(
     topics: Sequence[str], *, metric: bool, claimed: set[str], by_payload: bool, names: set[str] | None = None
-) -> Named:
+) -> NamedFilter:
     """Return the filter for topics of one length.
 
     Levels that are words stay unchanged unless messages differ there: unseen topics do not match.
@@ -180,7 +180,7 @@ def name_levels(
         names: the payload's names for the value: such a level is not a device.
     """
     levels = topics[0].split("/")
-    varying = varying_levels(topics)
+    varying = find_varying_levels(topics)
     head = 1 if levels[0] == "" and len(levels) > 1 else 0
     agreed = [place for place, level in enumerate(levels) if level and _agrees(level, claimed)]
     last = _metric_place(levels, head, varying) if metric else len(levels) - 1
@@ -246,7 +246,7 @@ def _device_place(levels: list[str], head: int, last: int, varying: set[int], *,
 
 def _build(
     levels: list[str], head: int, last: int, varying: set[int], place: int | None, *, metric: bool, sure: bool
-) -> Named:
+) -> NamedFilter:
     written: list[str] = []
     device: list[str] = []
     names: list[str] = []
@@ -279,7 +279,7 @@ def _build(
             if place is not None and number == place - 1 and is_number(levels[place]):
                 device.append(level)
     text = None if place is None else "/".join(["{device}"] if alone else device)
-    found = Named("/".join(written), text, ".".join(names) if names else None, _why(levels, place, varying))
+    found = NamedFilter("/".join(written), text, ".".join(names) if names else None, _why(levels, place, varying))
     found.prefix = "".join(f"{part}." for part in parts)
     return found
 

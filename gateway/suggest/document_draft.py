@@ -3,41 +3,41 @@
 from typing import Any, Final
 
 from gateway.settings import GatewaySettings
-from gateway.suggest.device import Named, device_field, name_levels
+from gateway.suggest.device import NamedFilter, device_field, name_levels
 from gateway.suggest.draft import Draft
-from gateway.suggest.fields import Field, Step, collect_fields, flat_name, path_text
+from gateway.suggest.fields import SampleField, Step, collect_fields, flat_name, path_text
 from gateway.suggest.identity import identity_template
-from gateway.suggest.inside import find_inside, open_inside
+from gateway.suggest.inside import find_nested_documents, open_nested_documents
 from gateway.suggest.layout import (
-    Items,
-    Single,
-    collide,
+    ItemLocation,
+    SingleValue,
     find_items,
     find_single,
-    mark_apart,
+    have_name_collision,
+    have_value_collision,
+    mark_distinguishing_fields,
     name_rank,
-    name_twice,
     names_alone,
     prefix_fields,
     values_base,
 )
 from gateway.suggest.quality import find_quality
 from gateway.suggest.quantities import Quantities, find_quantities
-from gateway.suggest.roles import LeftOut, Roles, behind_comma_number, find_roles, is_empty
-from gateway.suggest.sample import Family
+from gateway.suggest.roles import FieldRoles, LeftOutField, comma_number_suffix, find_roles, is_empty
+from gateway.suggest.sample import MessageFamily
 from gateway.suggest.sentinels import sentinel_of
 from gateway.suggest.time_choice import choose_time, no_time_note, time_note
 from gateway.suggest.times import FoundTime, find_times
 from gateway.suggest.topic import is_id
 from gateway.suggest.unit_fields import find_units, unit_tree
 from gateway.suggest.units import UNIT_NAMES
-from gateway.suggest.value_names import beside_value, envelope, measured, shorter_names, skip_patterns
-from gateway.suggest.words import OFFSETS, SINGLE, bare
+from gateway.suggest.value_names import beside_value, envelope_prefix, measured_fields, shorten_names, skip_patterns
+from gateway.suggest.words import OFFSETS, SINGLE, normalize_key
 
 __all__ = ["draft_documents"]
 
 
-def draft_documents(family: Family, limits: GatewaySettings, *, zone: str | None = None) -> Draft:
+def draft_documents(family: MessageFamily, limits: GatewaySettings, *, zone: str | None = None) -> Draft:
     """Return the draft for one family. `zone` is the IANA zone of times without an offset, None if unknown."""
     return _Drafter(family, limits, zone).draft()
 
@@ -48,7 +48,7 @@ _TIME_OBJECTS: Final = frozenset({"ts", "time", "timestamp", "datetime", "stamp"
 class _Drafter:
     """Steps from documents to a draft: each step uses fields that the next ones no longer see."""
 
-    def __init__(self, family: Family, limits: GatewaySettings, zone: str | None) -> None:
+    def __init__(self, family: MessageFamily, limits: GatewaySettings, zone: str | None) -> None:
         self._zone = zone
         self._mapping: dict[str, Any] = {}
         self._notes: list[str] = []
@@ -57,25 +57,25 @@ class _Drafter:
             if any(str(name).startswith("column") for name in family.format.get("columns", ())):
                 self._notes.append("columns: the payload does not name its cells; give them names in `columns`")
         documents = family.documents
-        inside = find_inside(documents, limits)
+        inside = find_nested_documents(documents, limits)
         if inside:
             self._mapping["inside"] = inside
-            documents = [open_inside(document, inside, limits) for document in documents]
+            documents = [open_nested_documents(document, inside, limits) for document in documents]
         self._first = documents[0]
         self._topics = [sample.topic for sample in family.samples]
         received_us = family.samples[0].received_us
         self._received_s = None if received_us is None else received_us / 1_000_000
-        self._items: Items = find_items(documents, self._topics)
+        self._items: ItemLocation = find_items(documents, self._topics)
         self._fields = collect_fields(self._items.found)
         of_document = self._items.of_document
-        mark_apart(
+        mark_distinguishing_fields(
             self._fields, of_document if self._items.listed else [self._topics[number] for number in of_document]
         )
         self._outer = self._items.outer
         self._time: FoundTime | None = None
         self._is_local = False
         self._used: set[tuple[str, tuple[Step, ...]]] = set()
-        self._left: list[LeftOut] = []
+        self._left: list[LeftOutField] = []
         self._base: tuple[Step, ...] = ()
         self._count = 0
 
@@ -106,16 +106,16 @@ class _Drafter:
         self._say_rest(roles, single, quantities)
         return self._finish(named)
 
-    def _name_topic(self, single: Single | None, claimed: set[str]) -> Named:
+    def _name_topic(self, single: SingleValue | None, claimed: set[str]) -> NamedFilter:
         """Return the filter; if the topic says the same name, its levels name the value, because they distinguish more values."""
         names = set() if single is None or single.name is None else {str(text) for text in single.name.values.values()}
-        said = {bare(text) for text in names}
+        said = {normalize_key(text) for text in names}
         last = self._topics[0].split("/")[-1]
         if (
             names
-            and len(bare(last)) > 2
+            and len(normalize_key(last)) > 2
             and not any(map(str.isdigit, last))
-            and all(bare(last) in text for text in said)
+            and all(normalize_key(last) in text for text in said)
         ):
             # The level is part of the value's name, as in .../boiler/temp with boiler-temp.
             names.add(last)
@@ -123,7 +123,11 @@ class _Drafter:
         unnamed = single is not None and single.name is None
         named = name_levels(self._topics, metric=unnamed, claimed=claimed, names=names, by_payload=by_payload)
         agree = all(
-            any(len(level) > 1 and bare(level) in text for level in self._topics[0].split("/") if bare(level))
+            any(
+                len(level) > 1 and normalize_key(level) in text
+                for level in self._topics[0].split("/")
+                if normalize_key(level)
+            )
             for text in said
         )
         if (
@@ -146,21 +150,21 @@ class _Drafter:
                 ]
         return named
 
-    def _names_around(self) -> list[Field]:
+    def _names_around(self) -> list[SampleField]:
         """Return fields that may name the one value: of the item, else of the object whose items these are."""
         around = [one for one in self._usable(self._outer) if one.root == "^"]
         fields = self._usable(self._fields)
         return fields if any(names_alone(one) for one in fields) else fields + around
 
-    def _free(self, fields: list[Field]) -> list[Field]:
+    def _free(self, fields: list[SampleField]) -> list[SampleField]:
         """Return the fields that nothing uses yet."""
         return [one for one in fields if (one.root, one.steps) not in self._used]
 
-    def _usable(self, fields: list[Field]) -> list[Field]:
+    def _usable(self, fields: list[SampleField]) -> list[SampleField]:
         """Return those of them that a path can name."""
         return [one for one in self._free(fields) if one.can_be_named]
 
-    def _use(self, one: Field) -> None:
+    def _use(self, one: SampleField) -> None:
         self._used.add((one.root, one.steps))
 
     def _find_device(self) -> set[str]:
@@ -188,7 +192,7 @@ class _Drafter:
             told = [(self._topics[self._items.of_document[place]], value) for place, value in one.values.items()]
             if all(isinstance(text, str) and is_id(text) and text in topic.split("/") for topic, text in told):
                 self._use(one)
-                self._left.append(LeftOut(one.name, "repeats the topic"))
+                self._left.append(LeftOutField(one.name, "repeats the topic"))
                 self._mapping["skip"] = [*self._mapping.get("skip", ()), one.name]
 
     def _find_time(self) -> list[FoundTime]:
@@ -203,7 +207,7 @@ class _Drafter:
         own = [one.name for one in chosen.fields if not one.root]
         self._notes.append(time_note(chosen, self._zone))
         if chosen.local and self._zone is None:
-            self._left.append(LeftOut(chosen.name, "is a time without a known zone"))
+            self._left.append(LeftOutField(chosen.name, "is a time without a known zone"))
             self._mapping["skip"] = own
             return inner
         self._time, self._is_local = chosen, chosen.local
@@ -219,11 +223,11 @@ class _Drafter:
     def _leave_parts(self, chosen: FoundTime) -> None:
         """Leave out other members of an object with a name of a time: nanoseconds, a zone."""
         around = chosen.field.steps[:-1]
-        if around and isinstance(around[-1], str) and bare(around[-1]) in _TIME_OBJECTS:
+        if around and isinstance(around[-1], str) and normalize_key(around[-1]) in _TIME_OBJECTS:
             parts = [one for one in self._free(self._fields) if one.root == chosen.field.root and one.under(around)]
             for one in parts:
                 self._use(one)
-                self._left.append(LeftOut(one.name, "is a part of the time"))
+                self._left.append(LeftOutField(one.name, "is a part of the time"))
             self._mapping["skip"] = [*self._mapping.get("skip", ()), *(one.name for one in parts)]
 
     def _find_offset(self) -> None:
@@ -249,12 +253,14 @@ class _Drafter:
         self._use(found.field)
         self._notes.append(f"identity: {found.why}")
 
-    def _name_values(self, roles: Roles, single: Single | None, quantities: Quantities | None, named: Named) -> None:
+    def _name_values(
+        self, roles: FieldRoles, single: SingleValue | None, quantities: Quantities | None, named: NamedFilter
+    ) -> None:
         mapping = self._mapping
         names: dict[tuple[Step, ...], str] = {}
         if quantities is not None:
             mapping["quantity"] = quantities.settings
-            base = self._base = envelope(quantities.around)
+            base = self._base = envelope_prefix(quantities.around)
             if base:
                 mapping["values"] = path_text(base)
             if self._time is not None and quantities.holds(self._time.field):
@@ -264,8 +270,8 @@ class _Drafter:
             target = f"{{{single.name.reference}}}" if single.name else "{metric}"
             mapping["rename"] = {single.value.name: target}
         elif roles.values:
-            base = self._base = envelope(values_base(measured(roles)))
-            if any(isinstance(one.steps[len(base)], int) for one in measured(roles) if one.under(base)):
+            base = self._base = envelope_prefix(values_base(measured_fields(roles)))
+            if any(isinstance(one.steps[len(base)], int) for one in measured_fields(roles) if one.under(base)):
                 # The array itself: it has the name of its values, and its neighbours may hold their times.
                 base = self._base = base[:-1]
             if base and self._items.path is None and isinstance(self._first, list):
@@ -273,7 +279,7 @@ class _Drafter:
             if base:
                 mapping["values"] = path_text(base)
             names = {one.steps: flat_name(one.steps[len(base) :]) for one in roles.values if one.under(base)}
-            shorter = shorter_names(names, {unit.steps[:-1] for unit in roles.units})
+            shorter = shorten_names(names, {unit.steps[:-1] for unit in roles.units})
             if shorter:
                 mapping["rename"] = {names[steps]: name for steps, name in shorter.items()}
                 names |= shorter
@@ -282,7 +288,7 @@ class _Drafter:
         if single is None:
             self._name_errors(roles, names)
 
-    def _name_numbers(self, roles: Roles, names: dict[tuple[Step, ...], str], *, alone: bool) -> None:
+    def _name_numbers(self, roles: FieldRoles, names: dict[tuple[Step, ...], str], *, alone: bool) -> None:
         """Set which texts are numbers. `alone`: an item holds one value, or each object does."""
         mapping = self._mapping
         numeric = [names.get(one.steps, one.name) for one in roles.numeric]
@@ -291,7 +297,7 @@ class _Drafter:
         if numeric and mapping.get("format", {}).get("kind") not in ("rows", "pairs"):
             mapping["numeric_text"] = ["*"] if len(numeric) > 4 else numeric
         for one in roles.values:
-            behind = behind_comma_number(one.values.values())
+            behind = comma_number_suffix(one.values.values())
             if behind is None:
                 continue
             name = "*" if alone else names.get(one.steps, one.name)
@@ -299,7 +305,7 @@ class _Drafter:
             if behind.strip():
                 mapping.setdefault("units", {}).setdefault(name, UNIT_NAMES.get(behind.strip(), behind.strip()))
 
-    def _name_errors(self, roles: Roles, names: dict[tuple[Step, ...], str]) -> None:
+    def _name_errors(self, roles: FieldRoles, names: dict[tuple[Step, ...], str]) -> None:
         """Reject numbers that mean a broken sensor, if the samples have some."""
         errors: dict[str, list[float]] = {}
         for one in roles.values:
@@ -311,7 +317,11 @@ class _Drafter:
             self._mapping["errors"] = errors
 
     def _name_units(
-        self, roles: Roles, single: Single | None, quantities: Quantities | None, names: dict[tuple[Step, ...], str]
+        self,
+        roles: FieldRoles,
+        single: SingleValue | None,
+        quantities: Quantities | None,
+        names: dict[tuple[Step, ...], str],
     ) -> None:
         tree = unit_tree(roles, self._usable(self._outer)) if single is None else None
         if tree is not None:
@@ -326,7 +336,7 @@ class _Drafter:
         if found.called:
             self._mapping["unit_names"] = found.called
 
-    def _prefix_twins(self, roles: Roles, single: Single | None, quantities: Quantities | None) -> None:
+    def _prefix_twins(self, roles: FieldRoles, single: SingleValue | None, quantities: Quantities | None) -> None:
         """Use a text that differs as a prefix, if several items of a message give the same names."""
         per_item = any(not text.startswith("{$.") for text in self._mapping.get("device", ()))
         if quantities is not None or not self._items.listed or per_item:
@@ -336,16 +346,16 @@ class _Drafter:
             twice = (
                 single.name is not None
                 and not single.name.root
-                and name_twice(single.name, self._items.of_document, self._time)
+                and have_name_collision(single.name, self._items.of_document, self._time)
             )
             self._put_in_front(next(iter(prefix_fields(around, unclear=True)), None) if twice else None)
             return
-        unclear = collide(roles.values, self._items.of_document, self._time) or any(
+        unclear = have_value_collision(roles.values, self._items.of_document, self._time) or any(
             one.key in SINGLE for one in roles.values
         )
         self._put_in_front(next(iter(prefix_fields([*self._usable(self._fields), *around], unclear=unclear)), None))
 
-    def _put_in_front(self, one: Field | None) -> None:
+    def _put_in_front(self, one: SampleField | None) -> None:
         if one is None:
             return
         self._mapping["prefix"] = f"{{{one.reference}}}."
@@ -354,18 +364,20 @@ class _Drafter:
         self._use(one)
         self._notes.append(f"names: {one.name} distinguishes the items and is the prefix of their values")
 
-    def _say_rest(self, roles: Roles, single: Single | None, quantities: Quantities | None) -> None:
+    def _say_rest(self, roles: FieldRoles, single: SingleValue | None, quantities: Quantities | None) -> None:
         """Skip fields that are not readings, with the reason."""
         base = self._base
         skip: list[str] = list(self._mapping.pop("skip", []))
         out = [pair for pair in roles.left_out if quantities is None or not quantities.holds(pair[0])]
         for one, why in out:
             if (single is None or one is not single.name) and (one.root, one.steps) not in self._used:
-                self._left.append(LeftOut(one.name, why))
+                self._left.append(LeftOutField(one.name, why))
         skip += skip_patterns([one for one, _why in out], [*roles.values, *roles.units], base)
         if single is not None:
             beside = [one for one in roles.values if one is not single.value]
-            self._left += [LeftOut(one.name, "is next to the only value") for one in beside if one is not single.name]
+            self._left += [
+                LeftOutField(one.name, "is next to the only value") for one in beside if one is not single.name
+            ]
             skip += [one.name for one in (*roles.units, *beside)]
         elif quantities is None:
             skip += [
@@ -376,12 +388,12 @@ class _Drafter:
         meant = [single.value] if single is not None else [one for one in roles.values if one.under(base)]
         self._count = sum(not is_empty(value) for one in self._free(meant) for value in one.values.values())
         outside = [one for one in roles.values if base and not one.under(base)]
-        self._left += [LeftOut(one.name, f"is outside of {flat_name(base)}") for one in outside]
-        self._left += [LeftOut(one.name, "is outside of the items") for one in self._free(self._outer)]
+        self._left += [LeftOutField(one.name, f"is outside of {flat_name(base)}") for one in outside]
+        self._left += [LeftOutField(one.name, "is outside of the items") for one in self._free(self._outer)]
         if skip:
             self._mapping["skip"] = list(dict.fromkeys(skip))
 
-    def _finish(self, named: Named) -> Draft:
+    def _finish(self, named: NamedFilter) -> Draft:
         route: dict[str, Any] = {"filter": named.filter}
         if named.device is not None:
             route["device"] = named.device

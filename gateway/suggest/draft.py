@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.suggest.roles import LeftOut
+from gateway.suggest.roles import LeftOutField
 
 __all__ = ["Draft"]
 
@@ -16,7 +16,7 @@ class Draft:
     """
 
     route: dict[str, Any]
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[LeftOutField] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     values: int = 0
     doubts: list[str] = field(default_factory=list)

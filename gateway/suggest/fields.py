@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.suggest.words import bare
+from gateway.suggest.words import normalize_key
 
-__all__ = ["Field", "Step", "can_name", "collect_fields", "flat_name", "key_words", "path_text"]
+__all__ = ["SampleField", "Step", "can_name", "collect_fields", "flat_name", "key_words", "path_text"]
 
 Step = str | int
 _WORD = re.compile(r"[A-Z]{2,}(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -16,7 +16,7 @@ _MOST_FIELDS = 500
 
 
 @dataclass(slots=True)
-class Field:
+class SampleField:
     """One member that is not a container. `values` holds its value in each document, by the document's number.
 
     `root` is where its steps begin: "" at the item, `$` at the message, `^` at an object around the item. `apart`: all of
@@ -43,13 +43,13 @@ class Field:
     @property
     def key(self) -> str:
         """Last key, without case and separators; for an array's item the array's."""
-        return bare(next((step for step in reversed(self.steps) if isinstance(step, str)), ""))
+        return normalize_key(next((step for step in reversed(self.steps) if isinstance(step, str)), ""))
 
     @property
     def words(self) -> tuple[str, str]:
         """Last key, and the last two as one word: `source.id` is `sourceid`."""
         named = [step for step in self.steps if isinstance(step, str)]
-        return self.key, bare("".join(named[-2:]))
+        return self.key, normalize_key("".join(named[-2:]))
 
     @property
     def path(self) -> str:
@@ -71,7 +71,7 @@ class Field:
         return self.steps[: len(base)] == base
 
 
-def key_words(one: Field) -> list[str]:
+def key_words(one: SampleField) -> list[str]:
     """Return the words of its last key in lower case: `rain_storm_start_at` and `rainStormStartAt` are four."""
     key = next((step for step in reversed(one.steps) if isinstance(step, str)), "")
     return [word.lower() for word in _WORD.findall(key)]
@@ -82,14 +82,14 @@ def can_name(key: str) -> bool:
     return key != "" and not any(sign in key for sign in '"{}|')
 
 
-def collect_fields(documents: Iterable[Any], root: str = "") -> list[Field]:
+def collect_fields(documents: Iterable[Any], root: str = "") -> list[SampleField]:
     """Return the fields of all documents in order of appearance; null is not a value."""
-    found: dict[tuple[Step, ...], Field] = {}
+    found: dict[tuple[Step, ...], SampleField] = {}
     for number, document in enumerate(documents):
         for steps, value in _leaves(document, ()):
             if value is None or (steps not in found and len(found) >= _MOST_FIELDS):
                 continue
-            found.setdefault(steps, Field(steps, root=root)).values[number] = value
+            found.setdefault(steps, SampleField(steps, root=root)).values[number] = value
     return list(found.values())
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from gateway.suggest.fields import Field
+from gateway.suggest.fields import SampleField
 from gateway.suggest.topic import is_address, is_sure_id
 from gateway.suggest.words import COUNTERS, IDENTITY, OF_MESSAGES
 
@@ -14,11 +14,11 @@ class FoundIdentity(NamedTuple):
     """Template, the field that it uses, and the reason."""
 
     text: str
-    field: Field
+    field: SampleField
     why: str
 
 
-def identity_template(fields: Iterable[Field], time: str | None, topics: Sequence[str]) -> FoundIdentity | None:
+def identity_template(fields: Iterable[SampleField], time: str | None, topics: Sequence[str]) -> FoundIdentity | None:
     """Return the identity of a message, None if no field is certain.
 
     A counter alone is not an identity, because it starts again with the device. An id that may be the message's or the
@@ -48,7 +48,7 @@ def identity_template(fields: Iterable[Field], time: str | None, topics: Sequenc
     return None
 
 
-def _differs(one: Field, topics: Sequence[str]) -> bool:
+def _differs(one: SampleField, topics: Sequence[str]) -> bool:
     """Return whether the texts belong to messages: by the key, or because they differ among messages of one topic."""
     if len(set(one.values.values())) < len(one.values):
         return False

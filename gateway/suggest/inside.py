@@ -5,14 +5,14 @@ import binascii
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from gateway.decoders.mapping_text import Inside
+from gateway.decoders.mapping_text import NestedDocuments
 from gateway.decoders.text_settings import FormatSettings
 from gateway.json_text import Document, parse_json
 from gateway.settings import GatewaySettings
 from gateway.suggest.fields import can_name, path_text
-from gateway.suggest.words import OFFSETS, TIME, bare
+from gateway.suggest.words import OFFSETS, TIME, normalize_key
 
-__all__ = ["find_inside", "open_inside"]
+__all__ = ["find_nested_documents", "open_nested_documents"]
 
 _DEEPEST: Final = 8
 _MOST: Final = 8
@@ -21,7 +21,7 @@ _SHORTEST: Final = 2
 """Items from which on an array may be a column."""
 
 
-def find_inside(documents: Iterable[Any], limits: GatewaySettings) -> dict[str, Any]:
+def find_nested_documents(documents: Iterable[Any], limits: GatewaySettings) -> dict[str, Any]:
     """Return paths to documents inside the documents, and how to read them: the `inside` of a mapping."""
     found: dict[str, Any] = {}
     for document in documents:
@@ -31,13 +31,13 @@ def find_inside(documents: Iterable[Any], limits: GatewaySettings) -> dict[str, 
     return found
 
 
-def open_inside(document: Any, inside: dict[str, Any], limits: GatewaySettings) -> Any:
+def open_nested_documents(document: Any, inside: dict[str, Any], limits: GatewaySettings) -> Any:
     """Return a document with its inner documents read as `inside` says."""
     forms = {
         path: FormatSettings.model_validate({"kind": form} if isinstance(form, str) else form)
         for path, form in inside.items()
     }
-    opened = Inside(forms).open(Document(document), limits)
+    opened = NestedDocuments(forms).open(Document(document), limits)
     return opened.value if isinstance(opened, Document) else document
 
 
@@ -105,7 +105,7 @@ def _is_columns(value: dict[str, Any]) -> bool:
     columns = {key: inner for key, inner in value.items() if isinstance(inner, list)}
     lengths = {len(inner) for inner in columns.values()}
     plain = all(not isinstance(item, dict | list) for inner in columns.values() for item in inner)
-    timed = any(bare(key) in TIME or bare(key) in OFFSETS for key in columns)
+    timed = any(normalize_key(key) in TIME or normalize_key(key) in OFFSETS for key in columns)
     return len(columns) > 1 and len(lengths) == 1 and min(lengths) >= _SHORTEST and plain and timed
 
 

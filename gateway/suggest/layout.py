@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from gateway.suggest.fields import Field, Step, can_name, collect_fields, key_words, path_text
-from gateway.suggest.roles import Roles, is_numeric_text
+from gateway.suggest.fields import SampleField, Step, can_name, collect_fields, key_words, path_text
+from gateway.suggest.roles import FieldRoles, is_numeric_text
 from gateway.suggest.times import FoundTime, find_times
 from gateway.suggest.topic import is_address, looks_like_id
 from gateway.suggest.words import (
@@ -18,18 +18,18 @@ from gateway.suggest.words import (
     SINGLE,
     SURE_NAME_WORDS,
     THINGS,
-    bare,
+    normalize_key,
 )
 
 __all__ = [
-    "Items",
-    "Single",
-    "collide",
+    "ItemLocation",
+    "SingleValue",
     "find_items",
     "find_single",
-    "mark_apart",
+    "have_name_collision",
+    "have_value_collision",
+    "mark_distinguishing_fields",
     "name_rank",
-    "name_twice",
     "names_alone",
     "prefix_fields",
     "values_base",
@@ -43,7 +43,7 @@ _SURE_DEVICE = frozenset(DEVICE[: DEVICE.index("device")])
 _Pattern = tuple[str | None, ...]
 
 
-class Items(NamedTuple):
+class ItemLocation(NamedTuple):
     """Place of items. `path` leads to them, None if the document is the item (or an array of items).
 
     `of_document` is the number of each item's document, `outer` the fields of the message and of objects around the items.
@@ -52,7 +52,7 @@ class Items(NamedTuple):
     path: str | None
     found: list[Any]
     of_document: list[int]
-    outer: list[Field]
+    outer: list[SampleField]
 
     @property
     def listed(self) -> bool:
@@ -67,23 +67,23 @@ class Items(NamedTuple):
     @property
     def of_things(self) -> bool:
         """Return whether the array has the name of a list of devices, such as `nodes`."""
-        return bare((self.path or "").removesuffix("[]").rpartition(".")[2]) in THINGS
+        return normalize_key((self.path or "").removesuffix("[]").rpartition(".")[2]) in THINGS
 
 
-class Single(NamedTuple):
+class SingleValue(NamedTuple):
     """Item that holds one value: its place, and the field that names it (None: the topic does)."""
 
-    value: Field
-    name: Field | None
+    value: SampleField
+    name: SampleField | None
 
 
-def find_items(documents: Iterable[Any], topics: Iterable[str] = ()) -> Items:
+def find_items(documents: Iterable[Any], topics: Iterable[str] = ()) -> ItemLocation:
     """Return the innermost array whose objects have their own time, name or device; else the documents themselves.
 
     A document that is one member in a wrapper is that member: the wrapper has the name of a level of the topic.
     """
     known = list(documents)
-    words = {bare(level) for topic in topics for level in topic.split("/")}
+    words = {normalize_key(level) for topic in topics for level in topic.split("/")}
     wrapper = _wrapper(known, words)
     if wrapper is not None:
         inner = find_items([document[wrapper] for document in known])
@@ -98,7 +98,11 @@ def find_items(documents: Iterable[Any], topics: Iterable[str] = ()) -> Items:
         if items.found and _has_own(items):
             return items if steps else items._replace(path=None)
     # Objects of an array that is the message are items by themselves.
-    return _spread(known, ())._replace(path=None) if () in arrays else Items(None, known, list(range(len(known))), [])
+    return (
+        _spread(known, ())._replace(path=None)
+        if () in arrays
+        else ItemLocation(None, known, list(range(len(known))), [])
+    )
 
 
 def _wrapper(documents: list[Any], words: set[str]) -> str | None:
@@ -107,10 +111,10 @@ def _wrapper(documents: list[Any], words: set[str]) -> str | None:
     held = all(
         isinstance(document, dict) and isinstance(next(iter(document.values()), None), dict) for document in documents
     )
-    return only[0] if len(only) == 1 and held and can_name(only[0]) and bare(only[0]) in words else None
+    return only[0] if len(only) == 1 and held and can_name(only[0]) and normalize_key(only[0]) in words else None
 
 
-def _keyed(documents: list[Any]) -> Items | None:
+def _keyed(documents: list[Any]) -> ItemLocation | None:
     """Return the members of an object, if all of its keys are ids of devices; else None."""
     whole = [document for document in documents if isinstance(document, dict)]
     if not whole or len(whole) < len(documents):
@@ -120,7 +124,7 @@ def _keyed(documents: list[Any]) -> Items | None:
         objects = [one for one in held if isinstance(one, dict) and one]
         if len(objects) < len(whole) or (key is not None and not can_name(key)):
             continue
-        thing = key is not None and bare(key) in THINGS
+        thing = key is not None and normalize_key(key) in THINGS
         names = [name for one in objects for name in one]
         if not all(isinstance(inner, dict) for one in objects for inner in one.values()) or len(names) < _SEVERAL:
             continue
@@ -128,7 +132,7 @@ def _keyed(documents: list[Any]) -> Items | None:
             outer = [] if key is None else _outside(list(enumerate(whole)), (key,), "$")
             of_document = [number for number, one in enumerate(objects) for _ in one]
             found = [inner for one in objects for inner in one.values()]
-            return Items("*" if key is None else f"{path_text((key,))}.*", found, of_document, outer)
+            return ItemLocation("*" if key is None else f"{path_text((key,))}.*", found, of_document, outer)
     return None
 
 
@@ -142,11 +146,11 @@ def _arrays(value: Any, steps: _Pattern) -> Iterator[_Pattern]:
             yield from _arrays(item, (*steps, None))
     elif isinstance(value, dict):
         for key, inner in value.items():
-            if can_name(key) and bare(key) not in SIDE:
+            if can_name(key) and normalize_key(key) not in SIDE:
                 yield from _arrays(inner, (*steps, key))
 
 
-def _spread(documents: list[Any], steps: _Pattern) -> Items:
+def _spread(documents: list[Any], steps: _Pattern) -> ItemLocation:
     """Return the items of the array at `steps`, and the fields around them."""
     found, of_document = [], []
     around: dict[int, list[tuple[int, Any]]] = {}
@@ -163,7 +167,7 @@ def _spread(documents: list[Any], steps: _Pattern) -> Items:
             found += items
             of_document += [number] * len(items)
     outer = _outside(list(enumerate(documents)), steps, "$") if steps else []
-    nearest: dict[tuple[Step, ...], Field] = {}
+    nearest: dict[tuple[Step, ...], SampleField] = {}
     for depth in sorted(around, reverse=True):
         for one in _outside(around[depth], steps[depth:], "^"):
             nearest.setdefault(one.steps, one)
@@ -171,21 +175,21 @@ def _spread(documents: list[Any], steps: _Pattern) -> Items:
     text = ""
     for step in steps:
         text += "[]" if step is None else f".{path_text((step,))}" if text else path_text((step,))
-    return Items(f"{text}[]", found, of_document, outer)
+    return ItemLocation(f"{text}[]", found, of_document, outer)
 
 
-def _outside(objects: list[tuple[int, Any]], steps: _Pattern, root: str) -> list[Field]:
+def _outside(objects: list[tuple[int, Any]], steps: _Pattern, root: str) -> list[SampleField]:
     """Return fields of the objects outside the path to the items, by the document's number."""
     until = steps.index(None) if None in steps else len(steps)
     way = tuple(step for step in steps[:until] if step is not None)
     found = [one for one in collect_fields([held for _number, held in objects], root) if not one.under(way)]
-    mark_apart(found, [number for number, _held in objects])
+    mark_distinguishing_fields(found, [number for number, _held in objects])
     for one in found:
         one.values = {objects[place][0]: value for place, value in reversed(one.values.items())}
     return found
 
 
-def mark_apart(fields: Iterable[Field], group_of: Sequence[Any]) -> None:
+def mark_distinguishing_fields(fields: Iterable[SampleField], group_of: Sequence[Any]) -> None:
     """Mark the fields that distinguish the documents of a group; `group_of` is each document's group."""
     several = len(set(group_of)) < len(group_of)
     for one in fields:
@@ -194,9 +198,9 @@ def mark_apart(fields: Iterable[Field], group_of: Sequence[Any]) -> None:
         one.apart = several and plain and len(set(told)) == len(told)
 
 
-def _has_own(items: Items) -> bool:
+def _has_own(items: ItemLocation) -> bool:
     fields = [one for one in collect_fields(items.found) if len(one.steps) <= 2]
-    mark_apart(fields, items.of_document)
+    mark_distinguishing_fields(fields, items.of_document)
     keys = {one.key for one in fields if len(one.values) == len(items.found)}
     has_value = any(one.key in SINGLE for one in fields)
     named = any(one.key in NAME and isinstance(one.first, str) for one in fields)
@@ -208,7 +212,7 @@ def _has_own(items: Items) -> bool:
     return timed or (has_value and named) or told or bool(keys & (_SURE_DEVICE | OFFSETS))
 
 
-def name_rank(one: Field) -> int | None:
+def name_rank(one: SampleField) -> int | None:
     """Return how certain it is that a field names its neighbour, None if it does not."""
     if isinstance(one.first, bool | float):
         return None
@@ -221,12 +225,12 @@ def name_rank(one: Field) -> int | None:
     return len(NAME) + min(ranks) if ranks else None
 
 
-def names_alone(one: Field) -> bool:
+def names_alone(one: SampleField) -> bool:
     """Return whether a field of an item names its value, so that nothing around the item has to."""
     return one.key in NAME and (one.apart or one.key not in ("type", "code", "flag", "path", "id", "n"))
 
 
-def prefix_fields(fields: Iterable[Field], *, unclear: bool) -> list[Field]:
+def prefix_fields(fields: Iterable[SampleField], *, unclear: bool) -> list[SampleField]:
     """Return fields that distinguish the items of a message, the best first.
 
     A text under a usual name is part of the values' names; one of another key, or a number, only if the names are `unclear`
@@ -242,14 +246,14 @@ def prefix_fields(fields: Iterable[Field], *, unclear: bool) -> list[Field]:
     ]
 
 
-def name_twice(name: Field, of_document: Sequence[int], time: FoundTime | None) -> bool:
+def have_name_collision(name: SampleField, of_document: Sequence[int], time: FoundTime | None) -> bool:
     """Return whether two items of a message have one name at the same time."""
     at = {} if time is None or time.field.root else time.field.values
     told = [(of_document[place], value, at.get(place)) for place, value in name.values.items()]
     return len(set(told)) < len(told)
 
 
-def collide(values: Iterable[Field], of_document: Sequence[int], time: FoundTime | None) -> bool:
+def have_value_collision(values: Iterable[SampleField], of_document: Sequence[int], time: FoundTime | None) -> bool:
     """Return whether two items of a message give a value of the same name at the same time."""
     at = {} if time is None or time.field.root else time.field.values
     for one in values:
@@ -259,7 +263,7 @@ def collide(values: Iterable[Field], of_document: Sequence[int], time: FoundTime
     return False
 
 
-def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool) -> Single | None:
+def find_single(roles: FieldRoles, fields: Iterable[SampleField], *, listed: bool) -> SingleValue | None:
     """Return the one value of an item, and what names it, among the free fields."""
     values = roles.values
     numbers = [one for one in values if isinstance(one.first, int | float) or one in roles.numeric]
@@ -275,14 +279,14 @@ def find_single(roles: Roles, fields: Iterable[Field], *, listed: bool) -> Singl
     [value] = numbers if len(numbers) == 1 else [None]
     # An array of one number is that number.
     steps = () if value is None else value.steps[:-1] if value.steps[-1] == 0 else value.steps
-    if value is None or not all(isinstance(step, str) and bare(step) in SINGLE for step in steps) or not steps:
+    if value is None or not all(isinstance(step, str) and normalize_key(step) in SINGLE for step in steps) or not steps:
         return None
     names = [one for one in fields if _may_name(one, value, listed=listed)]
     name = min(names, key=lambda one: (name_rank(one), len(one.steps)), default=None)
-    return Single(value, name)
+    return SingleValue(value, name)
 
 
-def _may_name(one: Field, value: Field, *, listed: bool) -> bool:
+def _may_name(one: SampleField, value: SampleField, *, listed: bool) -> bool:
     rank = name_rank(one)
     if one is value or rank is None:
         return False
@@ -294,7 +298,7 @@ def _may_name(one: Field, value: Field, *, listed: bool) -> bool:
     return listed or one.apart or one.key not in ("id", "path", "type", "sensor", "channel")
 
 
-def values_base(values: Iterable[Field]) -> tuple[Step, ...]:
+def values_base(values: Iterable[SampleField]) -> tuple[Step, ...]:
     """Return the innermost object that holds all values; empty if they are in the item itself."""
     bases = [one.steps[:-1] for one in values]
     if not bases:

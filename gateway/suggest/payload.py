@@ -11,7 +11,7 @@ from gateway.settings import GatewaySettings
 from gateway.suggest.times import time_format
 from gateway.suggest.topic import is_address, is_sure_id
 
-__all__ = ["Read", "read_payload"]
+__all__ = ["ParsedPayload", "read_payload"]
 
 _KEY: Final = re.compile(r"[A-Za-z_][\w.\-/ #%()°]{0,60}")
 _MOST_CELLS: Final = 200
@@ -25,31 +25,33 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}[./]\d{1,2}[./](?:\d{4}|\d\d)")
 _CLOCK = re.compile(r"\d{1,2}:\d\d:\d\d")
 
 
-class Read(NamedTuple):
+class ParsedPayload(NamedTuple):
     """Document and the `format` of a mapping that makes it; {} is JSON."""
 
     document: Any
     format: dict[str, Any]
 
 
-def read_payload(payload: bytes, limits: GatewaySettings) -> Read | None:
+def read_payload(payload: bytes, limits: GatewaySettings) -> ParsedPayload | None:
     """Return the document of a payload, None if it is bytes or one bare value."""
     if payload[:64].lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         whole, lines = _parse(payload, {}, limits), {"kind": "ndjson"}
         if isinstance(whole, dict | list):
-            return Read(whole, {})
+            return ParsedPayload(whole, {})
         documents = _parse(payload, lines, limits)
-        return Read(documents, lines) if isinstance(documents, list) else None
+        return ParsedPayload(documents, lines) if isinstance(documents, list) else None
     if payload.lstrip()[:1] == b'"' and isinstance(whole := _parse(payload, {}, limits), dict | list):
         # Encoded as JSON twice.
-        return Read(whole, {})
+        return ParsedPayload(whole, {})
     try:
         text = payload.decode("utf-8").strip()
     except UnicodeDecodeError:
         return None
     form = _pairs(text) or _rows(text)
     document = None if form is None else _parse(payload, form, limits)
-    return Read(document, form) if form is not None and isinstance(document, dict | list) and document else None
+    return (
+        ParsedPayload(document, form) if form is not None and isinstance(document, dict | list) and document else None
+    )
 
 
 def _parse(payload: bytes, form: dict[str, Any], limits: GatewaySettings) -> Any:

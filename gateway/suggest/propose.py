@@ -11,7 +11,7 @@ from gateway.settings import GatewaySettings, RouteSettings
 from gateway.suggest.bare_draft import draft_bare
 from gateway.suggest.document_draft import draft_documents
 from gateway.suggest.draft import Draft
-from gateway.suggest.sample import Family, Sample, group_samples
+from gateway.suggest.sample import MessageFamily, SampleMessage, group_samples
 from gateway.suggest.shipped import shipped_drafts
 from gateway.suggest.toml_text import write_toml
 from gateway.suggest.try_draft import decode_samples, doubts
@@ -29,7 +29,7 @@ class Proposal:
 
     draft: Draft
     toml: str
-    samples: list[Sample]
+    samples: list[SampleMessage]
     decoded: list[dict[str, Any]]
     now: str | None
 
@@ -65,7 +65,7 @@ def _is_meant(rejected: dict[str, Any]) -> bool:
 
 
 def propose_routes(
-    samples: Iterable[Sample],
+    samples: Iterable[SampleMessage],
     routes: tuple[RouteSettings, ...],
     limits: GatewaySettings,
     *,
@@ -86,7 +86,9 @@ def propose_routes(
     return [_propose(family, routes, limits, zone) for family in group_samples(samples, limits)]
 
 
-def _propose(family: Family, routes: tuple[RouteSettings, ...], limits: GatewaySettings, zone: str | None) -> Proposal:
+def _propose(
+    family: MessageFamily, routes: tuple[RouteSettings, ...], limits: GatewaySettings, zone: str | None
+) -> Proposal:
     now = _taker(family.samples[0], routes, limits)
     for shipped in shipped_drafts(family, limits, zone=zone):
         tried = _try(shipped, family, routes, limits, now)
@@ -96,7 +98,7 @@ def _propose(family: Family, routes: tuple[RouteSettings, ...], limits: GatewayS
     return _try(own, family, routes, limits, now)
 
 
-def _taker(sample: Sample, routes: tuple[RouteSettings, ...], limits: GatewaySettings) -> str | None:
+def _taker(sample: SampleMessage, routes: tuple[RouteSettings, ...], limits: GatewaySettings) -> str | None:
     """Return the route that takes a message without the draft, by its name and filter."""
     received_us = time.time_ns() // 1000 if sample.received_us is None else sample.received_us
     found = explain_message(sample.topic, sample.payload, routes, limits, received_us=received_us)["route"]
@@ -104,7 +106,7 @@ def _taker(sample: Sample, routes: tuple[RouteSettings, ...], limits: GatewaySet
 
 
 def _try(
-    draft: Draft, family: Family, routes: tuple[RouteSettings, ...], limits: GatewaySettings, now: str | None
+    draft: Draft, family: MessageFamily, routes: tuple[RouteSettings, ...], limits: GatewaySettings, now: str | None
 ) -> Proposal:
     if now is not None:
         draft.notes.append(f"{now} takes these messages now: the draft comes before it")

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from gateway.suggest.fields import Field, path_text
+from gateway.suggest.fields import SampleField, path_text
 from gateway.suggest.quantities import Quantities
-from gateway.suggest.roles import QUALITY_SAYS, Roles
+from gateway.suggest.roles import QUALITY_SAYS, FieldRoles
 
 __all__ = ["FoundQuality", "find_quality"]
 
@@ -27,14 +27,14 @@ class FoundQuality:
     settings: dict[str, Any] | None = None
     notes: list[str] = field(default_factory=list)
 
-    def unsure(self, one: Field) -> None:
+    def unsure(self, one: SampleField) -> None:
         """Note that a field is not used."""
         self.notes.append(
             f"quality: {one.name} is not used, because its good values are unknown; name them in `quality`"
         )
 
 
-def find_quality(roles: Roles, quantities: Quantities | None, *, listed: bool) -> FoundQuality:
+def find_quality(roles: FieldRoles, quantities: Quantities | None, *, listed: bool) -> FoundQuality:
     """Return the quality of the item, or of each of its quantities.
 
     `listed`: the item holds one value; else only a quality of the whole item, such as OPC's 192, is used.
@@ -55,7 +55,7 @@ def find_quality(roles: Roles, quantities: Quantities | None, *, listed: bool) -
     return found
 
 
-def _of_each(inside: list[Field], quantities: Quantities) -> FoundQuality:
+def _of_each(inside: list[SampleField], quantities: Quantities) -> FoundQuality:
     found = FoundQuality()
     values = [value for one in inside for value in one.values.values()]
     keys = {one.steps[-1] for one in inside if one.steps[:-1] in quantities.objects}

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.suggest.fields import Field, Step, path_text
-from gateway.suggest.roles import Roles
+from gateway.suggest.fields import SampleField, Step, path_text
+from gateway.suggest.roles import FieldRoles
 from gateway.suggest.times import FoundTime
 
 __all__ = ["Quantities", "find_quantities"]
@@ -29,12 +29,12 @@ class Quantities:
             base = base[:-1]
         return base
 
-    def holds(self, one: Field) -> bool:
+    def holds(self, one: SampleField) -> bool:
         """Return whether a field is inside one of the objects."""
         return any(one.under(steps) for steps in self.objects)
 
 
-def find_quantities(roles: Roles, times: Iterable[FoundTime]) -> Quantities | None:
+def find_quantities(roles: FieldRoles, times: Iterable[FoundTime]) -> Quantities | None:
     """Return the quantities of a document, None if there are none, or if the default rule reads them."""
     valued = [
         one for one in roles.values if one.key in _VALUE_KEYS and len(one.steps) > 1 and isinstance(one.steps[-1], str)

@@ -6,12 +6,32 @@ from typing import Any, NamedTuple
 
 from gateway.decoders.plain import read_scalar
 from gateway.decoders.values import NO_VALUE
-from gateway.suggest.fields import Field, key_words
+from gateway.suggest.fields import SampleField, key_words
 from gateway.suggest.times import FoundTime, may_be_time
 from gateway.suggest.topic import is_sure_id
-from gateway.suggest.words import CONSTANT, DEVICE, ENCODED, IDENTITY, NAME, QUALITY, RADIO, SIDE, SINGLE, UNIT, bare
+from gateway.suggest.words import (
+    CONSTANT,
+    DEVICE,
+    ENCODED,
+    IDENTITY,
+    NAME,
+    QUALITY,
+    RADIO,
+    SIDE,
+    SINGLE,
+    UNIT,
+    normalize_key,
+)
 
-__all__ = ["QUALITY_SAYS", "LeftOut", "Roles", "behind_comma_number", "find_roles", "is_empty", "is_numeric_text"]
+__all__ = [
+    "QUALITY_SAYS",
+    "FieldRoles",
+    "LeftOutField",
+    "comma_number_suffix",
+    "find_roles",
+    "is_empty",
+    "is_numeric_text",
+]
 
 _NUMBER_OF_A_THING = re.compile(r"0\d{2,}")
 """Whole numbers with leading zeros, like serial numbers."""
@@ -40,25 +60,25 @@ _MANY = 5
 """Documents from which on a text that never changes is a constant."""
 
 
-class LeftOut(NamedTuple):
+class LeftOutField(NamedTuple):
     """Field that is not a reading, and why."""
 
     name: str
     why: str
 
 
-class Roles(NamedTuple):
+class FieldRoles(NamedTuple):
     """Fields by their role. `left_out` names those that are neither value, unit nor used by the draft."""
 
-    values: list[Field]
-    numeric: list[Field]
-    units: list[Field]
-    left_out: list[tuple[Field, str]]
+    values: list[SampleField]
+    numeric: list[SampleField]
+    units: list[SampleField]
+    left_out: list[tuple[SampleField, str]]
 
 
-def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
+def find_roles(fields: Iterable[SampleField], times: Iterable[FoundTime]) -> FieldRoles:
     """Judge each field that names neither device, time nor identity; `times` are other times."""
-    roles = Roles([], [], [], [])
+    roles = FieldRoles([], [], [], [])
     known = list(fields)
     other_times = {
         one.steps: "is the time of another event" if time.of_event else "is another time of the message"
@@ -89,7 +109,7 @@ def find_roles(fields: Iterable[Field], times: Iterable[FoundTime]) -> Roles:
     return roles
 
 
-def _padded(roles: Roles) -> list[Field]:
+def _padded(roles: FieldRoles) -> list[SampleField]:
     """Return numbers with leading zeros, if a number next to them has the same width without zeros: `"0044"` next to `"2950"`."""
     widths = {(one.steps[:-1], len(str(one.first))) for one in roles.numeric if str(one.first).isdigit()}
     return [
@@ -110,7 +130,7 @@ def is_numeric_text(value: Any) -> bool:
     return isinstance(read, int | float) and not isinstance(read, bool)
 
 
-def behind_comma_number(values: Iterable[Any]) -> str | None:
+def comma_number_suffix(values: Iterable[Any]) -> str | None:
     """Return the text after the number in texts such as `21,5 °C`, "" if there is none; None for other texts.
 
     A short one alone, such as `1,2`, may be a list, and `12,340` may have a comma between thousands.
@@ -131,11 +151,11 @@ def is_empty(value: Any) -> bool:
     return isinstance(value, str) and (not value.strip() or value.strip().lower() in NO_VALUE)
 
 
-def _why_none(one: Field) -> str | None:
+def _why_none(one: SampleField) -> str | None:
     """Return why a field is not a reading, None if it is one."""
     unknown = "has the name of a time but an unknown format" if may_be_time(one) else None
     why = _by_place(one) or unknown or _by_key(one)
-    comma = why is None and behind_comma_number(one.values.values()) is not None
+    comma = why is None and comma_number_suffix(one.values.values()) is not None
     if (
         why is None
         and isinstance(one.first, str)
@@ -146,14 +166,14 @@ def _why_none(one: Field) -> str | None:
     return why
 
 
-def _by_place(one: Field) -> str | None:
-    parents = {bare(step) for step in one.steps[:-1] if isinstance(step, str)}
+def _by_place(one: SampleField) -> str | None:
+    parents = {normalize_key(step) for step in one.steps[:-1] if isinstance(step, str)}
     if parents & {"rxinfo", "rxmetadata", "txinfo", "gateways"}:
         return "describes the radio link"
     return "describes the message or its transport" if parents & SIDE else None
 
 
-def _by_key(one: Field) -> str | None:
+def _by_key(one: SampleField) -> str | None:
     described = (
         "describes the sender or the message" if one.key in CONSTANT or _is_kind(one) or _is_named_so(one) else None
     )
@@ -174,13 +194,13 @@ def _by_key(one: Field) -> str | None:
     return described
 
 
-def _is_opc_quality(one: Field) -> bool:
+def _is_opc_quality(one: SampleField) -> bool:
     """Return whether this is OPC's quality of the whole item, not one value among many."""
     shown = {str(value).lower() for value in one.values.values()}
     return one.key in ("q", "quality") and bool(shown & {"192", "good", "bad"}) and shown <= {"192", "good", "0", "bad"}
 
 
-def _is_kind(one: Field) -> bool:
+def _is_kind(one: SampleField) -> bool:
     """Return whether a text says what kind of thing it belongs to."""
     return (
         isinstance(one.first, str)
@@ -189,20 +209,20 @@ def _is_kind(one: Field) -> bool:
     )
 
 
-def _is_named_so(one: Field) -> bool:
+def _is_named_so(one: SampleField) -> bool:
     """Return whether the last word of its key says that it describes the sender: `wifi_ssid`, `meter_model`."""
     return next(iter(key_words(one)[-1:]), "") in _DESCRIBES and not isinstance(one.first, bool | float)
 
 
-def _last_key(one: Field) -> str:
+def _last_key(one: SampleField) -> str:
     return next((step for step in reversed(one.steps) if isinstance(step, str)), "")
 
 
-def _is_encoded(one: Field) -> bool:
+def _is_encoded(one: SampleField) -> bool:
     return one.key in ENCODED and _BYTES.fullmatch(one.first) is not None
 
 
-def _by_text(one: Field) -> str | None:
+def _by_text(one: SampleField) -> str | None:
     texts = set(one.values.values())
     first = one.first.strip()
     if _is_encoded(one):

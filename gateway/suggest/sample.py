@@ -8,7 +8,7 @@ from gateway.decode_file import BadLine, read_line
 from gateway.settings import GatewaySettings
 from gateway.suggest.payload import read_payload
 
-__all__ = ["Family", "Sample", "group_samples", "read_samples"]
+__all__ = ["MessageFamily", "SampleMessage", "group_samples", "read_samples"]
 
 
 _MOST_BYTES = 1024 * 1024
@@ -16,7 +16,7 @@ _MOST_BYTES = 1024 * 1024
 _NO_TOPIC = re.compile(r"[+#\0]")
 
 
-class Sample(NamedTuple):
+class SampleMessage(NamedTuple):
     """One real message. `received_us` is None if unknown."""
 
     topic: str
@@ -24,19 +24,19 @@ class Sample(NamedTuple):
     received_us: int | None = None
 
 
-class Family(NamedTuple):
+class MessageFamily(NamedTuple):
     """Messages for one route: topics of one length and beginning, similar payloads of one kind.
 
     `documents` are the parsed payloads, one for each sample, and `format` is that of a mapping; both are empty if the
     payloads are bare values.
     """
 
-    samples: list[Sample]
+    samples: list[SampleMessage]
     documents: list[Any]
     format: dict[str, Any]
 
 
-def read_samples(lines: Iterable[str]) -> list[Sample]:
+def read_samples(lines: Iterable[str]) -> list[SampleMessage]:
     """Read samples from lines, each `TOPIC PAYLOAD` (as mosquitto_sub -v prints) or JSON as `tidegate decode` takes it.
 
     Raises:
@@ -45,24 +45,24 @@ def read_samples(lines: Iterable[str]) -> list[Sample]:
     return [_read(number, line.rstrip("\r\n")) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
-def _read(number: int, line: str) -> Sample:
+def _read(number: int, line: str) -> SampleMessage:
     if line.lstrip().startswith("{"):
         _identity, topic, payload = read_line(number, line)
-        return Sample(topic.decode("utf-8", "backslashreplace"), payload)
+        return SampleMessage(topic.decode("utf-8", "backslashreplace"), payload)
     topic_text, space, text = line.partition(" ")
     if not space:
         message = f"line {number}: wanted TOPIC PAYLOAD, or a JSON object with topic and payload; got one word"
         raise BadLine(message)
-    return Sample(topic_text, text.encode("utf-8", "surrogateescape"))
+    return SampleMessage(topic_text, text.encode("utf-8", "surrogateescape"))
 
 
-def group_samples(samples: Iterable[Sample], limits: GatewaySettings) -> list[Family]:
+def group_samples(samples: Iterable[SampleMessage], limits: GatewaySettings) -> list[MessageFamily]:
     """Return families in the order of their first messages.
 
     Left out are empty payloads, which delete retained messages, topics to which nobody can publish, and messages after the
     first megabyte.
     """
-    found: dict[tuple[Any, ...], list[Family]] = {}
+    found: dict[tuple[Any, ...], list[MessageFamily]] = {}
     held = 0
     for sample in samples:
         held += len(sample.payload)
@@ -75,7 +75,7 @@ def group_samples(samples: Iterable[Sample], limits: GatewaySettings) -> list[Fa
         families = found.setdefault((kind, len(levels), *levels[: 2 if levels[0] == "" else 1]), [])
         family = next((one for one in families if read is None or _alike(one.documents[0], read.document)), None)
         if family is None:
-            family = Family([], [], {} if read is None else read.format)
+            family = MessageFamily([], [], {} if read is None else read.format)
             families.append(family)
         family.samples.append(sample)
         if read is not None:

@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gateway.decoders.influx import parse_influx
-from gateway.decoders.mapping_conditions import Conditions
-from gateway.decoders.mapping_paths import BadPath, Path, Template, parse_path
+from gateway.decoders.mapping_conditions import MatchConditions
+from gateway.decoders.mapping_paths import BadPath, ValuePath, ValueTemplate, parse_path
 from gateway.decoders.mapping_settings import MappingSettings, TimeSource
-from gateway.glob import glob
+from gateway.glob import compile_globs
 from gateway.json_text import Document
 from gateway.presets.load import load_presets
 from gateway.settings import GatewaySettings
-from gateway.suggest.device import Named, name_levels
+from gateway.suggest.device import NamedFilter, name_levels
 from gateway.suggest.draft import Draft
-from gateway.suggest.sample import Family
+from gateway.suggest.sample import MessageFamily
 
 __all__ = ["shipped_drafts"]
 
@@ -24,7 +24,7 @@ _SURE: Final = 3
 _OTHERS: Final = 2
 
 
-def shipped_drafts(family: Family, limits: GatewaySettings, *, zone: str | None = None) -> Iterator[Draft]:
+def shipped_drafts(family: MessageFamily, limits: GatewaySettings, *, zone: str | None = None) -> Iterator[Draft]:
     """Yield drafts that name a shipped decoder or mapping, the likeliest first; each must still be tried on the messages."""
     named = name_levels([sample.topic for sample in family.samples], metric=False, claimed=set(), by_payload=False)
     decoder = _decoder(family, limits)
@@ -32,7 +32,7 @@ def shipped_drafts(family: Family, limits: GatewaySettings, *, zone: str | None 
         yield _draft(named, decoder, by_topic="mapping" not in decoder)
     if not family.documents or family.format:
         return
-    test = glob(limits.presets)
+    test = compile_globs(limits.presets)
     found = []
     for preset_name, preset in load_presets().items():
         if test is None or not test(preset_name):
@@ -52,14 +52,14 @@ def _is_local(source: str | TimeSource) -> bool:
     return isinstance(source, TimeSource) and source.format == "local"
 
 
-def _draft(named: Named, reader: dict[str, str], *, by_topic: bool) -> Draft:
+def _draft(named: NamedFilter, reader: dict[str, str], *, by_topic: bool) -> Draft:
     [(kind, name)] = reader.items()
     device = {"device": named.device} if by_topic and named.device is not None else {}
     notes = [f"{kind}: the messages have the shipped format {name}, on a topic of their own"]
     return Draft({"filter": named.filter} | device | reader, notes=notes + ([f"device: {named.why}"] if device else []))
 
 
-def _decoder(family: Family, limits: GatewaySettings) -> dict[str, str] | None:
+def _decoder(family: MessageFamily, limits: GatewaySettings) -> dict[str, str] | None:
     documents = family.documents
     if not documents:
         payloads = [sample.payload for sample in family.samples]
@@ -84,7 +84,7 @@ def _is_influx(payload: bytes, limits: GatewaySettings) -> bool:
 def _likeness(mapping: MappingSettings, document: Any) -> int:
     """Return how many places of a mapping hold something; 0 if its `when` does not hold or its time is missing."""
     try:
-        if mapping.ignore is not None or mapping.refuse is not None or not Conditions(mapping.when).hold(document):
+        if mapping.ignore is not None or mapping.refuse is not None or not MatchConditions(mapping.when).hold(document):
             return 0
         times = [
             parse_path(source.path if isinstance(source, TimeSource) else source, around=True)
@@ -102,13 +102,13 @@ def _likeness(mapping: MappingSettings, document: Any) -> int:
         return 0
 
 
-def _holds(path: Path, document: Any) -> bool:
+def _holds(path: ValuePath, document: Any) -> bool:
     return bool(path.steps) and path.look(document, document) is not None
 
 
-def _paths(mapping: MappingSettings) -> Iterator[Path]:
+def _paths(mapping: MappingSettings) -> Iterator[ValuePath]:
     """Yield the paths by which a mapping finds device, identity, values and units."""
     yield from (parse_path(text) for text in mapping.values if text)
     units = (unit for unit in mapping.units.values() if "{" in unit)
     for text in sorted({*mapping.device, *mapping.same_device, *mapping.message_id, *units}):
-        yield from Template(text).paths
+        yield from ValueTemplate(text).paths

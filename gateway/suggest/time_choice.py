@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from gateway.suggest.fields import Field
+from gateway.suggest.fields import SampleField
 from gateway.suggest.times import FoundTime, looks_like_time, may_be_time
 
 __all__ = ["choose_time", "no_time_note", "time_note"]
@@ -40,7 +40,7 @@ def time_note(chosen: FoundTime, zone: str | None) -> str:
     return f"time: {chosen.name} ({_FORMAT_WORDS.get(chosen.format, f'written {chosen.format}')}{where})"
 
 
-def no_time_note(free: Iterable[Field], times: Iterable[FoundTime]) -> str:
+def no_time_note(free: Iterable[SampleField], times: Iterable[FoundTime]) -> str:
     """Return the note on the time that counts if none was chosen; `times` are those of other events."""
     said = {one.steps for time in times for one in time.fields}
     for one in free:

@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from gateway.suggest.fields import Field, key_words
+from gateway.suggest.fields import SampleField, key_words
 from gateway.suggest.words import EVENTS, TIME, TIME_WORDS
-from gateway.time_formats import named_time
+from gateway.time_formats import compile_time_format
 from gateway.times import Instant, read_time, read_time_as
 
 __all__ = ["FoundTime", "find_times", "looks_like_time", "may_be_time", "time_format"]
@@ -62,9 +62,9 @@ class FoundTime:
     then, such as a start or the day's highest value. Such a time is never that of the measurement.
     """
 
-    field: Field
+    field: SampleField
     format: str
-    clock: Field | None = None
+    clock: SampleField | None = None
     of_event: bool = False
 
     @property
@@ -78,7 +78,7 @@ class FoundTime:
         return any(word in ("start", "from", "begin", "begins", "since") for word in key_words(self.field))
 
     @property
-    def fields(self) -> tuple[Field, ...]:
+    def fields(self) -> tuple[SampleField, ...]:
         """The one or two fields that it uses."""
         return (self.field,) if self.clock is None else (self.field, self.clock)
 
@@ -110,12 +110,12 @@ class FoundTime:
         return self.format == "local" or ("%" in self.format and "%z" not in self.format)
 
 
-def looks_like_time(one: Field) -> bool:
+def looks_like_time(one: SampleField) -> bool:
     """Return whether a text may be a date in a form that is not read by itself."""
     return isinstance(one.first, str) and _DATE.search(one.first) is not None
 
 
-def may_be_time(one: Field) -> bool:
+def may_be_time(one: SampleField) -> bool:
     """Return whether a field has the name of a time but no readable time: a count since some start, or only a time of day."""
     last = next(iter(key_words(one)[-1:]), "")
     if one.key not in TIME:
@@ -128,7 +128,7 @@ def may_be_time(one: Field) -> bool:
     return type(one.first) in (int, float) and (sure or one.first >= _LEAST_CLAIM)
 
 
-def find_times(fields: Iterable[Field], received_s: float | None = None) -> list[FoundTime]:
+def find_times(fields: Iterable[SampleField], received_s: float | None = None) -> list[FoundTime]:
     """Return all fields that hold times, the nearest to the measurement first; those of other events are last.
 
     A number near the receive time of the message (`received_s`) is a time whatever its key.
@@ -149,7 +149,7 @@ def find_times(fields: Iterable[Field], received_s: float | None = None) -> list
     return [time for _event, _rank, time in ranked]
 
 
-def _joined(fields: list[Field]) -> Iterator[FoundTime]:
+def _joined(fields: list[SampleField]) -> Iterator[FoundTime]:
     """Yield a day and a time of day in two neighbouring fields."""
     texts = [one for one in fields if all(isinstance(value, str) for value in one.values.values()) and one.can_be_named]
     days = [one for one in texts if all(_DAY.fullmatch(value.strip()) for value in one.values.values())]
@@ -165,7 +165,7 @@ def _joined(fields: list[Field]) -> Iterator[FoundTime]:
                     return
 
 
-def _rank(one: Field) -> int | None:
+def _rank(one: SampleField) -> int | None:
     words = [TIME.index(word) for word in one.words if word in TIME]
     if words:
         return min(words)
@@ -179,7 +179,7 @@ def _rank(one: Field) -> int | None:
     return len(TIME) if dated and _format_of(one, sure=False) else None
 
 
-def _is_near(one: Field, received_s: float) -> bool:
+def _is_near(one: SampleField, received_s: float) -> bool:
     """Return whether all values are epochs of the day of reception."""
     for value in one.values.values():
         unit = time_format(value) if type(value) in (int, float) else None
@@ -189,12 +189,12 @@ def _is_near(one: Field, received_s: float) -> bool:
     return True
 
 
-def _is_event(one: Field) -> bool:
+def _is_event(one: SampleField) -> bool:
     words = key_words(one)
     return one.key not in TIME and "epoch" not in words and any(word in EVENTS for word in words)
 
 
-def _format_of(one: Field, *, sure: bool) -> str | None:
+def _format_of(one: SampleField, *, sure: bool) -> str | None:
     """Return the format of its values; `sure`: the key says that they are times."""
     formats = {time_format(value) for value in one.values.values()}
     if formats != {None}:
@@ -218,8 +218,8 @@ def _written_format(texts: Iterable[str], *, sure: bool) -> str | None:
 def _only_format(texts: tuple[str, ...], forms: tuple[str, ...]) -> str | None:
     found: dict[tuple[int, ...], str] = {}
     # Most forms do not even read the first text.
-    for form in [form for form in forms if isinstance(named_time(form).read(texts[0], "", _UTC), Instant)]:
-        read = [named_time(form).read(text, "", _UTC) for text in texts]
+    for form in [form for form in forms if isinstance(compile_time_format(form).read(texts[0], "", _UTC), Instant)]:
+        read = [compile_time_format(form).read(text, "", _UTC) for text in texts]
         instants = tuple(one.us for one in read if isinstance(one, Instant))
         if len(instants) == len(texts) and all(_FROM_S <= us / 1e6 < _UNTIL_S for us in instants):
             found.setdefault(instants, form)

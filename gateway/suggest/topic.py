@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.suggest.words import COLLECTIONS, KINDS, QUANTITIES, bare
+from gateway.suggest.words import COLLECTIONS, KINDS, QUANTITIES, normalize_key
 
 __all__ = [
+    "find_varying_levels",
     "is_address",
     "is_collection",
     "is_id",
@@ -15,7 +16,6 @@ __all__ = [
     "is_quantity",
     "is_sure_id",
     "looks_like_id",
-    "varying_levels",
 ]
 
 _SURE = re.compile(
@@ -44,7 +44,7 @@ def is_address(text: str) -> bool:
 
 def is_quantity(level: str) -> bool:
     """Return whether it says what is measured, such as temperature: devices rarely have such names."""
-    return bare(level) in QUANTITIES
+    return normalize_key(level) in QUANTITIES
 
 
 def looks_like_id(level: str) -> bool:
@@ -69,15 +69,15 @@ def is_id(text: str) -> bool:
 
 def is_kind(level: str) -> bool:
     """Return whether it only says what kind of message comes there, or nothing at all."""
-    return level == "" or bare(level) in KINDS
+    return level == "" or normalize_key(level) in KINDS
 
 
 def is_collection(level: str) -> bool:
     """Return whether the name of one of many follows."""
-    return bare(level) in COLLECTIONS
+    return normalize_key(level) in COLLECTIONS
 
 
-def varying_levels(topics: Sequence[str]) -> set[int]:
+def find_varying_levels(topics: Sequence[str]) -> set[int]:
     """Return the places at which topics of one length differ."""
     split = [topic.split("/") for topic in topics]
     return {place for place in range(len(split[0])) if len({levels[place] for levels in split}) > 1}

@@ -5,31 +5,31 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.decode_file import describe
-from gateway.outcome import Gate, Message
+from gateway.decode_file import describe_outcome
+from gateway.outcome import Message, MessageProcessor
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.suggest.draft import Draft
-from gateway.suggest.sample import Sample
+from gateway.suggest.sample import SampleMessage
 
 __all__ = ["decode_samples", "doubts"]
 
 
 def decode_samples(
-    samples: Iterable[Sample], routes: tuple[RouteSettings, ...], limits: GatewaySettings
+    samples: Iterable[SampleMessage], routes: tuple[RouteSettings, ...], limits: GatewaySettings
 ) -> list[dict[str, Any]]:
     """Return the result of `tidegate decode` for each sample, with its topic, under these routes.
 
     Raises:
         ConfigError: a route is wrong.
     """
-    gate = Gate(compile_routes(routes, limits), limits)
+    gate = MessageProcessor(compile_routes(routes, limits), limits)
     found: list[dict[str, Any]] = []
     for number, sample in enumerate(samples, start=1):
         received_us = time.time_ns() // 1000 if sample.received_us is None else sample.received_us
         topic = sample.topic.encode("utf-8", "surrogateescape")
         outcome = gate.decide(Message(number, 0, received_us, topic, sample.payload))
-        found.append({"topic": sample.topic, "device": outcome.device} | describe(outcome))
+        found.append({"topic": sample.topic, "device": outcome.device} | describe_outcome(outcome))
     return found
 
 

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 
 from gateway.decoders.plain import read_scalar
-from gateway.suggest.fields import Field, Step, flat_name, path_text
-from gateway.suggest.layout import Single
-from gateway.suggest.roles import LeftOut, Roles
+from gateway.suggest.fields import SampleField, Step, flat_name, path_text
+from gateway.suggest.layout import SingleValue
+from gateway.suggest.roles import FieldRoles, LeftOutField
 from gateway.suggest.units import UNIT_NAMES, unit_of_key
-from gateway.suggest.value_names import beside_value, measured
+from gateway.suggest.value_names import beside_value, measured_fields
 from gateway.suggest.words import SINGLE
 
 __all__ = ["FoundUnits", "find_units", "unit_tree"]
@@ -21,10 +21,10 @@ class FoundUnits:
 
     units: dict[str, str] = field(default_factory=dict)
     called: dict[str, str] = field(default_factory=dict)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[LeftOutField] = field(default_factory=list)
 
 
-def find_units(roles: Roles, single: Single | None, names: dict[tuple[Step, ...], str]) -> FoundUnits:
+def find_units(roles: FieldRoles, single: SingleValue | None, names: dict[tuple[Step, ...], str]) -> FoundUnits:
     """Return the units of the values. `names` are the metric names of the values by their steps."""
     found = FoundUnits()
     texts = (str(text).strip() for one in roles.numeric for text in one.values.values())
@@ -39,7 +39,7 @@ def find_units(roles: Roles, single: Single | None, names: dict[tuple[Step, ...]
             of = [one for one in _values_of(unit, roles) if one.steps in names]
             found.units |= {names[one.steps]: f"{{{unit.reference}}}" for one in of}
             if not of:
-                found.left_out.append(LeftOut(unit.name, _NOBODY))
+                found.left_out.append(LeftOutField(unit.name, _NOBODY))
     if single is None:
         for one in roles.values:
             name = names.get(one.steps, one.name)
@@ -51,7 +51,7 @@ def find_units(roles: Roles, single: Single | None, names: dict[tuple[Step, ...]
     return found
 
 
-def _values_of(unit: Field, roles: Roles) -> list[Field]:
+def _values_of(unit: SampleField, roles: FieldRoles) -> list[SampleField]:
     """Return the values to which a unit next to them, or around them, belongs; none if that is uncertain."""
     around = unit.steps[:-1]
     numbers = [one for one in roles.values if not isinstance(one.first, str | bool) or one in roles.numeric]
@@ -69,10 +69,10 @@ def _values_of(unit: Field, roles: Roles) -> list[Field]:
     return beside or (inside if len({one.steps[: len(around) + 1] for one in inside}) == 1 else [])
 
 
-def unit_tree(roles: Roles, outer: list[Field]) -> tuple[str, list[Field]] | None:
+def unit_tree(roles: FieldRoles, outer: list[SampleField]) -> tuple[str, list[SampleField]] | None:
     """Return an object around the items that holds a text for each value under the same key, their units; and its fields."""
-    keys = {one.steps[-1] for one in measured(roles) if len(one.steps) == 1}
-    objects: dict[tuple[str, tuple[Step, ...]], list[Field]] = {}
+    keys = {one.steps[-1] for one in measured_fields(roles) if len(one.steps) == 1}
+    objects: dict[tuple[str, tuple[Step, ...]], list[SampleField]] = {}
     for one in outer:
         if isinstance(one.first, str) and len(one.steps) > 1:
             objects.setdefault((one.root, one.steps[:-1]), []).append(one)

@@ -2,30 +2,30 @@
 
 from collections.abc import Iterable
 
-from gateway.suggest.fields import Field, Step, flat_name
-from gateway.suggest.roles import Roles
+from gateway.suggest.fields import SampleField, Step, flat_name
+from gateway.suggest.roles import FieldRoles
 from gateway.suggest.units import split_unit
-from gateway.suggest.words import ENVELOPES, bare
+from gateway.suggest.words import ENVELOPES, normalize_key
 
-__all__ = ["beside_value", "envelope", "measured", "shorter_names", "skip_patterns"]
+__all__ = ["beside_value", "envelope_prefix", "measured_fields", "shorten_names", "skip_patterns"]
 
 
-def measured(roles: Roles) -> list[Field]:
+def measured_fields(roles: FieldRoles) -> list[SampleField]:
     """Return the values that are not texts, if there are any: texts around them describe the message."""
     return [one for one in roles.values if not isinstance(one.first, str) or one in roles.numeric] or roles.values
 
 
-def envelope(base: tuple[Step, ...]) -> tuple[Step, ...]:
+def envelope_prefix(base: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return the part of a base that is only an envelope."""
     kept = 0
     for place, step in enumerate(base):
-        if not isinstance(step, str) or bare(step) not in ENVELOPES:
+        if not isinstance(step, str) or normalize_key(step) not in ENVELOPES:
             break
         kept = place + 1
     return base[:kept]
 
 
-def shorter_names(names: dict[tuple[Step, ...], str], paired: set[tuple[Step, ...]]) -> dict[tuple[Step, ...], str]:
+def shorten_names(names: dict[tuple[Step, ...], str], paired: set[tuple[Step, ...]]) -> dict[tuple[Step, ...], str]:
     """Return names without a meaningless ending: `temperature.properties.value` is `temperature`, `Wind [m/s]` is `Wind`.
 
     Objects in `paired` also hold a unit: they are one reading by themselves.
@@ -44,7 +44,7 @@ def shorter_names(names: dict[tuple[Step, ...], str], paired: set[tuple[Step, ..
     return found if len(set(taken)) == len(taken) else {}
 
 
-def skip_patterns(left_out: Iterable[Field], kept: Iterable[Field], base: tuple[Step, ...]) -> list[str]:
+def skip_patterns(left_out: Iterable[SampleField], kept: Iterable[SampleField], base: tuple[Step, ...]) -> list[str]:
     """Return patterns that leave these fields out and keep all others.
 
     An array of which nothing is kept is left out as a whole; a member of each of its objects by one pattern for all.
@@ -73,7 +73,7 @@ def _form(steps: tuple[Step, ...]) -> str:
     return flat_name(tuple(step if isinstance(step, str) else 0 for step in steps)).replace("[0]", "[*]")
 
 
-def beside_value(unit: Field, roles: Roles) -> bool:
+def beside_value(unit: SampleField, roles: FieldRoles) -> bool:
     """Return whether value and unit are the only two members of their object: then they are one reading by themselves."""
     beside = [one for one in roles.values if one.steps[:-1] == unit.steps[:-1]]
     return len(beside) == 1 and beside[0].steps[-1] == "value" and unit.steps[-1] == "unit"

@@ -31,7 +31,7 @@ __all__ = [
     "TIME",
     "TIME_WORDS",
     "UNIT",
-    "bare",
+    "normalize_key",
 ]
 
 _SIGNS = re.compile(r"[^0-9a-z]")
@@ -45,7 +45,7 @@ def _set(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-def bare(key: str) -> str:
+def normalize_key(key: str) -> str:
     """Return a key without case and separators: all spellings of `iothub-connection-device-id` or `SourceTimestamp` are equal."""
     return _SIGNS.sub("", key.lower())
 

@@ -3,8 +3,8 @@
 from typing import Final
 
 from monitoring.alerts.model import Alert, Severity
-from monitoring.alerts.operands import Left, Less, Operand, Quotient, Sum, select
-from monitoring.alerts.signals import Both, Compare, Happened
+from monitoring.alerts.operands import Operand, Quotient, SubtractIfPresent, Sum, TimeUntil, select
+from monitoring.alerts.signals import Both, Compare, IncreasedWithin
 from monitoring.silence import SILENT_DEVICES
 
 __all__ = ["DEVICES", "FIRST_REFUSALS"]
@@ -20,13 +20,13 @@ FIRST_REFUSALS: Final = (
 
 _SILENT: Final = Sum(select("tidegate_devices_silent"))
 _HEARD: Final = Sum(select("tidegate_devices_heard"))
-_TALKING: Final = Less(_HEARD, select("tidegate_devices_silent"))
+_TALKING: Final = SubtractIfPresent(_HEARD, select("tidegate_devices_silent"))
 _SEVERAL: Final = Compare(_SILENT, ">=", 2)
 """One silent device fires no alert."""
 
 
 def _certificate(severity: Severity, days: int) -> Alert:
-    expiry: Operand = Left(select("tidegate_certificate_expiry_timestamp_seconds"))
+    expiry: Operand = TimeUntil(select("tidegate_certificate_expiry_timestamp_seconds"))
     return Alert(
         name="TidegateCertificateExpires",
         part="broker",
@@ -133,7 +133,7 @@ DEVICES: Final = (
         name="TidegateSequenceRestarts",
         part="devices",
         severity="info",
-        signal=Happened(select("tidegate_gateway_sequence_restarts_total"), 3600),
+        signal=IncreasedWithin(select("tidegate_gateway_sequence_restarts_total"), 3600),
         summary="Devices count again under the same boot",
         text="In the last hour devices started {value} times to count again from numbers that they had used before.",
         impact="Their messages are taken for duplicates and not stored until they pass their highest number. The device gets the "

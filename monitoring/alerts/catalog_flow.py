@@ -3,9 +3,9 @@
 from typing import Final
 
 from monitoring.alerts.model import Alert, Severity
-from monitoring.alerts.operands import Difference, Gain, Least, Less, Quotient, Sum, select
-from monitoring.alerts.signals import Both, Compare, Either, Happened, Signal, Unless, young
-from monitoring.indicators import ARRIVED, Count, validity
+from monitoring.alerts.operands import Difference, Increase, MinOverTime, Quotient, SubtractIfPresent, Sum, select
+from monitoring.alerts.signals import Both, Compare, Either, IncreasedWithin, Signal, Unless, started_within
+from monitoring.indicators import ARRIVED, EventCount, validity
 
 __all__ = ["BROKER", "GATEWAY", "HALF_QUEUE_BYTES", "HALF_QUEUE_MESSAGES"]
 
@@ -15,27 +15,27 @@ HALF_QUEUE_BYTES: Final = 128 * 1024 * 1024
 """Half of what the embedded broker keeps for a session. The broker's figure covers all sessions together."""
 _DROPPED: Final = select("broker_publish_messages_dropped", job=MONITOR)
 _DROPS: Final = Either(
-    Compare(Gain(_DROPPED, 300), ">", 0),
+    Compare(Increase(_DROPPED, 300), ">", 0),
     Both(Compare(_DROPPED, ">", 0), Compare(select("broker_uptime", job=MONITOR), "<", 300), on=("job", "instance")),
 )
 _GAPS: Final = select("tidegate_ledger_gap_messages")
 _OURS_HIT: Final = Either(
     Either(
-        Compare(Least(select("tidegate_gateway_connected"), 600), "==", 0),
-        Compare(Least(select("up", job="tidegate-gateway"), 600), "==", 0),
+        Compare(MinOverTime(select("tidegate_gateway_connected"), 600), "==", 0),
+        Compare(MinOverTime(select("up", job="tidegate-gateway"), 600), "==", 0),
     ),
-    Compare(Difference(_GAPS, Least(_GAPS, 600)), ">", 0),
+    Compare(Difference(_GAPS, MinOverTime(_GAPS, 600)), ">", 0),
 )
 """The gateway was disconnected, so its queue filled up, or sequence numbers of devices went missing."""
 
 
-def _gained(count: Count) -> Sum:
-    return Sum(Gain(select(count.metric), 300), count.over)
+def _gained(count: EventCount) -> Sum:
+    return Sum(Increase(select(count.metric), 300), count.over)
 
 
 _VALIDITY: Final = validity()
 _REFUSED: Final = _gained(_VALIDITY.bad or _VALIDITY.events)
-_MEANT: Final = Less(_gained(_VALIDITY.events), Gain(select(ARRIVED), 300))
+_MEANT: Final = SubtractIfPresent(_gained(_VALIDITY.events), Increase(select(ARRIVED), 300))
 
 
 def _broker_drops(severity: Severity, signal: Signal, summary: str, text: str) -> Alert:
@@ -71,7 +71,7 @@ BROKER: Final = (
         part="broker",
         severity="critical",
         signal=Unless(
-            Compare(select("tidegate_broker_reachable"), "==", 0), young(MONITOR, 60), on=("job", "instance")
+            Compare(select("tidegate_broker_reachable"), "==", 0), started_within(MONITOR, 60), on=("job", "instance")
         ),
         for_seconds=30,
         summary="The monitor cannot connect to the MQTT broker",
@@ -155,7 +155,7 @@ GATEWAY: Final = (
         name="TidegateSessionLost",
         part="gateway",
         severity="warning",
-        signal=Happened(select("tidegate_gateway_sessions_lost_total"), 900),
+        signal=IncreasedWithin(select("tidegate_gateway_sessions_lost_total"), 900),
         summary="The broker lost the gateway's session",
         text="The broker lost the gateway's session {value} times in the last 15 minutes.",
         impact="Messages that the broker held for the gateway while it was disconnected are gone.",
@@ -235,7 +235,7 @@ GATEWAY: Final = (
         name="TidegateQosZeroDropped",
         part="gateway",
         severity="warning",
-        signal=Happened(select("tidegate_gateway_messages_dropped_total"), 300),
+        signal=IncreasedWithin(select("tidegate_gateway_messages_dropped_total"), 300),
         summary="QoS 0 messages were dropped while Kafka did not answer",
         text="The gateway dropped {value} QoS 0 messages in the last 5 minutes: Kafka did not take them and the window was full.",
         impact="Readings that devices sent with QoS 0 are lost. The gateway never drops QoS 1 messages.",
@@ -255,8 +255,8 @@ GATEWAY: Final = (
         part="gateway",
         severity="warning",
         signal=Either(
-            Happened(select("tidegate_gateway_messages_rejected_total", reason="internal_error"), 600),
-            Happened(select("tidegate_gateway_errors_total", stage="~receive|decode|tick"), 600),
+            IncreasedWithin(select("tidegate_gateway_messages_rejected_total", reason="internal_error"), 600),
+            IncreasedWithin(select("tidegate_gateway_errors_total", stage="~receive|decode|tick"), 600),
         ),
         summary="The gateway had internal errors",
         text="The gateway had {value} internal errors in the last 10 minutes, and continued.",

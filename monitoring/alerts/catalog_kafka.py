@@ -6,8 +6,8 @@ Other exporters use the same metric names for other clusters, so each query name
 from typing import Final
 
 from monitoring.alerts.model import Alert
-from monitoring.alerts.operands import Gain, Select, Sum, select
-from monitoring.alerts.signals import Both, Compare, Either, Grows, Signal, Unless, young
+from monitoring.alerts.operands import Increase, Select, Sum, select
+from monitoring.alerts.signals import Both, Compare, Either, Growing, Signal, Unless, started_within
 
 __all__ = ["KAFKA"]
 
@@ -92,7 +92,7 @@ KAFKA: Final = (
         severity="critical",
         signal=Unless(
             Compare(select("tidegate_kafka_reachable"), "==", 0),
-            young(MONITOR, 60),
+            started_within(MONITOR, 60),
             on=("job", "instance"),
         ),
         for_seconds=10,
@@ -117,7 +117,7 @@ KAFKA: Final = (
         name="KafkaLagKeepsIncreasing",
         part="kafka",
         severity="warning",
-        signal=Grows(_LAG, ("partition",), step_seconds=120, floor=1000),
+        signal=Growing(_LAG, ("partition",), step_seconds=120, floor=1000),
         for_seconds=180,
         keep_firing_seconds=120,
         summary="The lag of a consumer group keeps growing",
@@ -196,7 +196,7 @@ KAFKA: Final = (
     ),
     _replica_alert(
         "KafkaISRShrinkRate",
-        Compare(Sum(Gain(select(f"{_REPLICAS}_isrshrinks_total", job=BROKERS), 300)), ">", 0),
+        Compare(Sum(Increase(select(f"{_REPLICAS}_isrshrinks_total", job=BROKERS), 300)), ">", 0),
         seconds=0,
         critical=False,
         summary="Replicas fall out of sync",

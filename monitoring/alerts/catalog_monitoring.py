@@ -4,7 +4,7 @@ from typing import Final
 
 from monitoring.alerts.model import Alert, Severity
 from monitoring.alerts.operands import Age, Changes, select
-from monitoring.alerts.signals import OURS, STARTED, Compare, Either, Query, Unless, young
+from monitoring.alerts.signals import OURS, STARTED, Compare, Either, PrometheusQuery, Unless, started_within
 
 __all__ = ["monitoring_alerts"]
 
@@ -17,7 +17,9 @@ def _target_down(severity: Severity, jobs: str, seconds: int) -> Alert:
         name="TidegateTargetDown",
         part="monitor",
         severity=severity,
-        signal=Unless(Compare(select("up", job=f"~tidegate-({jobs})"), "==", 0), young("tidegate-monitor", 300), on=()),
+        signal=Unless(
+            Compare(select("up", job=f"~tidegate-({jobs})"), "==", 0), started_within("tidegate-monitor", 300), on=()
+        ),
         for_seconds=seconds,
         summary="A part does not answer",
         text="{job} does not answer on its metrics address.",
@@ -77,7 +79,7 @@ _PARTS: Final = (
         name="TidegateWatchdog",
         part="monitor",
         severity="info",
-        signal=Query("vector(1)"),
+        signal=PrometheusQuery("vector(1)"),
         summary="Alerts are delivered",
         text="This alert always fires. If it stops arriving, alerting itself does not work.",
         impact="None while it arrives.",
@@ -117,7 +119,7 @@ _ALERTMANAGER: Final = Alert(
     name="AlertmanagerDown",
     part="monitor",
     severity="critical",
-    signal=Query('up{job="alertmanager"} == 0'),
+    signal=PrometheusQuery('up{job="alertmanager"} == 0'),
     for_seconds=60,
     summary="Alertmanager does not answer",
     text="Alertmanager does not answer: alerts fire, but nobody is notified.",

@@ -3,8 +3,8 @@
 from typing import Final
 
 from monitoring.alerts.model import Alert
-from monitoring.alerts.operands import Gain, Sum, select
-from monitoring.alerts.signals import Compare, Happened, Unless, young
+from monitoring.alerts.operands import Increase, Sum, select
+from monitoring.alerts.signals import Compare, IncreasedWithin, Unless, started_within
 
 __all__ = ["CANARY", "STREAM"]
 
@@ -12,7 +12,7 @@ LANDING: Final = "tidegate-land"
 """The consumer group of the landing; each SQL-defined stream has one of its own."""
 STREAMS: Final = "tidegate-stream-.*"
 """Consumer groups of SQL-defined streams, as a pattern. Other programs have other names."""
-_ROWS: Final = Gain(select("tidegate_stream_rows_total", table="~readings|dead_letters"), 120)
+_ROWS: Final = Increase(select("tidegate_stream_rows_total", table="~readings|dead_letters"), 120)
 
 STREAM: Final = (
     Alert(
@@ -46,7 +46,7 @@ STREAM: Final = (
         name="TidegateStreamRestarts",
         part="stream",
         severity="warning",
-        signal=Happened(select("tidegate_stream_query_restarts_total"), 900, more_than=2),
+        signal=IncreasedWithin(select("tidegate_stream_query_restarts_total"), 900, more_than=2),
         summary="The landing query restarts repeatedly",
         text="The landing query was restarted {value} times within 15 minutes.",
         impact="Each restart delays readings by some seconds. Nothing is lost or stored twice.",
@@ -62,7 +62,7 @@ STREAM: Final = (
         name="TidegateChoreFails",
         part="stream",
         severity="warning",
-        signal=Happened(select("tidegate_stream_chore_failures_total"), 900, more_than=2),
+        signal=IncreasedWithin(select("tidegate_stream_chore_failures_total"), 900, more_than=2),
         summary="A background task of the stream fails repeatedly",
         text="The background task {chore} failed {value} times within 15 minutes.",
         impact="Readings land. The results of the task (rollups, ledger, devices, joined files) get out of date.",
@@ -77,7 +77,7 @@ STREAM: Final = (
         name="TidegateDuplicatesUnchecked",
         part="stream",
         severity="warning",
-        signal=Happened(select("tidegate_stream_duplicate_rows_unchecked_total"), 900),
+        signal=IncreasedWithin(select("tidegate_stream_duplicate_rows_unchecked_total"), 900),
         summary="Duplicates could not be compared with the stored rows",
         text="{value} readings with a stored identity became dead letters `unchecked_duplicate` within 15 minutes.",
         impact="Nothing is lost: each message is kept whole and can be redriven. A device may use an identity twice.",
@@ -117,7 +117,7 @@ STREAM: Final = (
         name="TidegateSqlStreamFails",
         part="stream",
         severity="warning",
-        signal=Happened(select("tidegate_stream_sql_errors_total"), 900),
+        signal=IncreasedWithin(select("tidegate_stream_sql_errors_total"), 900),
         summary="A SQL-defined stream failed",
         text="The stream {stream} failed {value} times within 15 minutes. It is started again.",
         impact="Its table and topic get no new data. The landing and other streams continue.",
@@ -166,11 +166,11 @@ CANARY: Final = (
         severity="critical",
         signal=Unless(
             Unless(
-                Compare(Gain(select("tidegate_canary_published_total"), 60), ">", 1),
-                Happened(select("tidegate_canary_seen_total"), 60),
+                Compare(Increase(select("tidegate_canary_published_total"), 60), ">", 1),
+                IncreasedWithin(select("tidegate_canary_seen_total"), 60),
                 on=("job", "instance"),
             ),
-            young("tidegate-canary", 180),
+            started_within("tidegate-canary", 180),
             on=("job", "instance"),
         ),
         for_seconds=15,

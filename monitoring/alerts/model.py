@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from monitoring.alerts.signals import Query, Signal
+from monitoring.alerts.signals import PrometheusQuery, Signal
 
 __all__ = ["Alert", "AlertPart", "Severity", "Unit"]
 
@@ -51,7 +51,7 @@ class Alert:
     @property
     def builtin(self) -> bool:
         """Whether the monitor itself checks the alert."""
-        return not isinstance(self.signal, Query)
+        return not isinstance(self.signal, PrometheusQuery)
 
     @property
     def runbook(self) -> str:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from monitoring.alerts.model import Alert, Severity
-from monitoring.alerts.signals import Query
-from monitoring.indicators import Count, Indicator, freshness, validity
+from monitoring.alerts.signals import PrometheusQuery
+from monitoring.indicators import EventCount, Indicator, freshness, validity
 from monitoring.settings import MonitoringSettings
 
 __all__ = ["GUARDED", "PAIRS", "WINDOWS", "Objective", "burn_alerts", "objectives"]
@@ -22,7 +22,7 @@ GUARDED: Final = frozenset({"5m", "1h", "6h", "3d"})
 
 
 @dataclass(frozen=True)
-class Pair:
+class BurnWindows:
     """A long and a short window, and how many times faster than allowed the budget burns over both.
 
     `began` is a span and an offset within the long window in which events must have been counted: the figures of a window that
@@ -37,9 +37,9 @@ class Pair:
 
 
 PAIRS: Final = (
-    Pair(14.4, "1h", "5m", "[20m] offset 40m", "critical"),
-    Pair(6.0, "6h", "30m", "[2h] offset 4h", "critical"),
-    Pair(1.0, "3d", "6h", "[1d] offset 2d", "warning"),
+    BurnWindows(14.4, "1h", "5m", "[20m] offset 40m", "critical"),
+    BurnWindows(6.0, "6h", "30m", "[2h] offset 4h", "critical"),
+    BurnWindows(1.0, "3d", "6h", "[1d] offset 2d", "warning"),
 )
 
 
@@ -61,7 +61,7 @@ class Objective:
         """Return the name of the recorded number of events."""
         return f"job:tidegate_{self.name}_events:increase{window}"
 
-    def burns(self, pair: Pair) -> str:
+    def burns(self, pair: BurnWindows) -> str:
         """Return the condition of one pair of windows."""
         bound = f"({pair.factor:g} * {1 - self.target:.10g})"
         return (
@@ -83,7 +83,7 @@ def _objective(name: str, target: float, indicator: Indicator, *, minimum: int) 
     return Objective(name, target, indicator.all_promql(_rate), indicator.bad_promql(_rate), minimum)
 
 
-def _rate(count: Count) -> str:
+def _rate(count: EventCount) -> str:
     """Return the rate per job, all its addresses together."""
     where = f"{{{count.where}}}" if count.where else ""
     return f"sum without({', '.join((*count.over, 'instance'))}) (rate({count.metric}{where}[WINDOW]))"
@@ -98,13 +98,13 @@ def burn_alerts(settings: MonitoringSettings) -> tuple[Alert, ...]:
     )
 
 
-def _freshness(settings: MonitoringSettings, pair: Pair, expression: str) -> Alert:
+def _freshness(settings: MonitoringSettings, pair: BurnWindows, expression: str) -> Alert:
     return Alert(
         name="TidegateFreshnessBudgetBurns",
         part="stream",
         severity=pair.severity,
         labels=(("window", pair.long),),
-        signal=Query(expression),
+        signal=PrometheusQuery(expression),
         unit="ratio",
         summary=f"Too many readings are late: the freshness budget burns ({pair.long} and {pair.short})",
         text=f"{{value}} of the canary readings in the last {pair.long} were not queryable "
@@ -130,13 +130,13 @@ def _freshness(settings: MonitoringSettings, pair: Pair, expression: str) -> Ale
     )
 
 
-def _validity(pair: Pair, expression: str) -> Alert:
+def _validity(pair: BurnWindows, expression: str) -> Alert:
     return Alert(
         name="TidegateValidityBudgetBurns",
         part="gateway",
         severity=pair.severity,
         labels=(("window", pair.long),),
-        signal=Query(expression),
+        signal=PrometheusQuery(expression),
         unit="ratio",
         summary=f"Too many messages are rejected: the validity budget burns ({pair.long} and {pair.short})",
         text=f"{{value}} of the messages in the last {pair.long} were rejected.",

@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
 from monitoring.history import History, Labels, Values
-from monitoring.indicators import INSTALLATION, without
+from monitoring.indicators import INSTALLATION, subtract_job
 
 __all__ = [
     "Age",
     "Changes",
     "Difference",
-    "Gain",
-    "Least",
-    "Left",
-    "Less",
+    "Increase",
+    "MinOverTime",
     "Operand",
     "Quotient",
     "Select",
+    "SubtractIfPresent",
     "Sum",
+    "TimeUntil",
     "select",
 ]
 
@@ -106,7 +106,7 @@ class Age:
 
 
 @dataclass(frozen=True)
-class Left:
+class TimeUntil:
     """Seconds until the instant that a gauge holds; negative once it has passed."""
 
     select: Select
@@ -146,7 +146,7 @@ class _OverTime:
         return self.select.metrics()
 
 
-class Gain(_OverTime):
+class Increase(_OverTime):
     """Increase of a counter in the last seconds; restarts of its process lose nothing."""
 
     function, answer = "increase", History.increase
@@ -158,7 +158,7 @@ class Changes(_OverTime):
     function, answer = "changes", History.changes
 
 
-class Least(_OverTime):
+class MinOverTime(_OverTime):
     """Smallest value of a gauge within the last seconds."""
 
     function, answer = "min_over_time", History.least
@@ -189,7 +189,7 @@ class Difference:
 class Sum:
     """Sum over the labels named in `over` and over all addresses of a part."""
 
-    of: Select | Gain
+    of: Select | Increase
     over: tuple[str, ...] = field(default=())
 
     def promql(self) -> str:
@@ -217,15 +217,15 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Less:
+class SubtractIfPresent:
     """A sum minus the count of another part. Without that part, the sum as it is."""
 
     of: Sum
-    taken: Select | Gain
+    taken: Select | Increase
 
     def promql(self) -> str:
         """Return the PromQL expression."""
-        return without(self.of.promql(), self.taken.promql())
+        return subtract_job(self.of.promql(), self.taken.promql())
 
     def values(self, history: History, now: float) -> Values:
         """Return the values from memory."""
@@ -245,7 +245,7 @@ class Quotient:
     """
 
     dividend: Sum
-    divisor: Sum | Less
+    divisor: Sum | SubtractIfPresent
     minimum: float
 
     def promql(self) -> str:

@@ -5,11 +5,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
-from monitoring.alerts.operands import Age, Changes, Gain, Operand, Select, Sum, select
+from monitoring.alerts.operands import Age, Changes, Increase, Operand, Select, Sum, select
 from monitoring.history import History, Labels, Values
 from monitoring.indicators import INSTALLATION
 
-__all__ = ["Both", "Compare", "Either", "Grows", "Happened", "Query", "Signal", "Unless", "young"]
+__all__ = [
+    "Both",
+    "Compare",
+    "Either",
+    "Growing",
+    "IncreasedWithin",
+    "PrometheusQuery",
+    "Signal",
+    "Unless",
+    "started_within",
+]
 
 COMPARISONS: Final[dict[str, Callable[[float, float], bool]]] = {
     ">": operator.gt,
@@ -67,7 +77,7 @@ class Compare:
 
 
 @dataclass(frozen=True)
-class Happened:
+class IncreasedWithin:
     """A counter rose by more than `more_than` in the last seconds.
 
     Counts before the first scrape of a process have no earlier sample to compare with. So if a process is younger than the
@@ -82,12 +92,12 @@ class Happened:
         """Return the PromQL expression."""
         bound = _number(self.more_than)
         newborn = f"{_matching(TARGET)} (time() - {_BORN.promql()} < {self.seconds})"
-        gained = Gain(self.select, self.seconds).promql()
+        gained = Increase(self.select, self.seconds).promql()
         return f"{gained} > {bound} or ({self.select.promql()} > {bound} and {newborn})"
 
     def value(self, history: History, now: float) -> Values:
         """Return the values from memory."""
-        gained = _above(Gain(self.select, self.seconds).values(history, now), self.more_than)
+        gained = _above(Increase(self.select, self.seconds).values(history, now), self.more_than)
         newborn = {_only(key, TARGET) for key, at in _BORN.values(history, now).items() if now - at < self.seconds}
         shown = _above(self.select.values(history, now), self.more_than)
         return {key: count for key, count in shown.items() if _only(key, TARGET) in newborn} | gained
@@ -98,7 +108,7 @@ class Happened:
 
 
 @dataclass(frozen=True)
-class Grows:
+class Growing:
     """A gauge above its floor whose smallest value of the last step is above the largest of the step before.
 
     Unlike a comparison of three instants, this does not flap with noise before the growth.
@@ -207,7 +217,7 @@ class Either:
 
 
 @dataclass(frozen=True)
-class Query:
+class PrometheusQuery:
     """A condition that only Prometheus can evaluate: over hours, or about itself."""
 
     text: str
@@ -225,7 +235,7 @@ class Query:
         return frozenset()
 
 
-def young(job: str, seconds: int) -> "Unless":
+def started_within(job: str, seconds: int) -> "Unless":
     """Return a condition that holds while a part is younger than `seconds`, because what it needs may not be there yet.
 
     A part that restarts repeatedly would always be young and would hide its alerts, so it does not count as young.

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from monitoring.grafana.panel import Panel, Query, stat
+from monitoring.grafana.panel import Panel, PanelQuery, stat
 from monitoring.grafana.promql import INSTALLED, age, select, total
 from monitoring.grafana.table import table
 
@@ -19,41 +19,41 @@ def loss_panels() -> list[Panel]:
             "Lost messages",
             f"{found}Anything above 0 is a loss: `tidegate audit` names the messages.",
             "short",
-            Query(total("tidegate_audit_unaccounted_messages", how="max")),
+            PanelQuery(total("tidegate_audit_unaccounted_messages", how="max")),
             steps=_NONE_GOOD,
         ),
         stat(
             "Duplicate rows",
             f"{found}Rows that are stored twice.",
             "short",
-            Query(total("tidegate_audit_duplicate_rows", how="max")),
+            PanelQuery(total("tidegate_audit_duplicate_rows", how="max")),
             steps=_NONE_GOOD,
         ),
         stat(
             "Readings out of order",
             f"{found}Readings of a device that are out of order in their topic.",
             "short",
-            Query(total("tidegate_audit_order_violations", how="max")),
+            PanelQuery(total("tidegate_audit_order_violations", how="max")),
             steps=_NONE_GOOD,
         ),
         stat(
             "Silent devices",
             "Devices that have been silent for much longer than their learned interval. The table `devices` names them.",
             "short",
-            Query(total("tidegate_devices_silent", how="max")),
+            PanelQuery(total("tidegate_devices_silent", how="max")),
             steps=[(None, "green"), (1, "orange")],
         ),
         stat(
             "Last audit",
             "How long ago the last audit ended.",
             "s",
-            Query(age("tidegate_audit_timestamp_seconds")),
+            PanelQuery(age("tidegate_audit_timestamp_seconds")),
         ),
         stat(
             "Alerts without Prometheus",
             "Alerts of the monitor's own checks, which also work without Prometheus.",
             "short",
-            Query(select("tidegate_monitor_alerts"), "{{state}}"),
+            PanelQuery(select("tidegate_monitor_alerts"), "{{state}}"),
             steps=_NONE_GOOD,
         ),
     ]
@@ -66,7 +66,7 @@ def alert_panels() -> list[Panel]:
             "Alerts",
             "Alerts that are active in Prometheus now. TidegateWatchdog always fires: it shows that alerting works.",
             "short",
-            Query(f'ALERTS{{{INSTALLED}, alertname=~"Tidegate.+|Kafka.+|AlertmanagerDown"}}', "active"),
+            PanelQuery(f'ALERTS{{{INSTALLED}, alertname=~"Tidegate.+|Kafka.+|AlertmanagerDown"}}', "active"),
             by=("severity", "alertname", "alertstate"),
             hide=("__name__", "job", "instance"),
             width=24,

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from monitoring.grafana.dashboard import Row, dashboard
-from monitoring.grafana.panel import Panel, Query, stat, timeseries
+from monitoring.grafana.panel import Panel, PanelQuery, stat, timeseries
 from monitoring.grafana.promql import rate, total
 from monitoring.grafana.variables import selection
 
@@ -37,7 +37,7 @@ def _progress() -> list[Panel]:
             "Current cell",
             "Scenario, target and cell that are measured now, and the number of the run.",
             "short",
-            Query(
+            PanelQuery(
                 total("tidegate_bench_cell_run", "scenario, target, cell", how="max"),
                 "{{scenario}}: {{target}}, {{cell}}",
             ),
@@ -47,22 +47,22 @@ def _progress() -> list[Panel]:
             "Progress",
             "Finished runs, as a share of all planned runs.",
             "percentunit",
-            Query(f"{total('tidegate_bench_runs_done')} / {total('tidegate_bench_runs_planned')}"),
+            PanelQuery(f"{total('tidegate_bench_runs_done')} / {total('tidegate_bench_runs_planned')}"),
             width=3,
         ),
         stat(
             "Time left",
             "Estimate from the runs so far.",
             "s",
-            Query(total("tidegate_bench_left_seconds", how="max")),
+            PanelQuery(total("tidegate_bench_left_seconds", how="max")),
             width=3,
         ),
         stat(
             "Errors and lost records",
             "Since the start, in the runs that count.",
             "short",
-            Query(total("tidegate_bench_errors"), "errors"),
-            Query(total("tidegate_bench_lost_records"), "lost"),
+            PanelQuery(total("tidegate_bench_errors"), "errors"),
+            PanelQuery(total("tidegate_bench_lost_records"), "lost"),
             width=3,
             steps=bad,
         ),
@@ -70,7 +70,7 @@ def _progress() -> list[Panel]:
             "Failed cells",
             "Cells and clusters that could not be measured. The output of the run says why.",
             "short",
-            Query(total("tidegate_bench_faults")),
+            PanelQuery(total("tidegate_bench_faults")),
             width=3,
             steps=bad,
         ),
@@ -83,14 +83,16 @@ def _figures() -> list[Panel]:
             "Throughput of the cell",
             "Records per second: the median of the runs so far, for the cell that was measured last.",
             "cps",
-            Query(total("tidegate_bench_records_per_second", "kind", how="max"), "{{kind}}"),
+            PanelQuery(total("tidegate_bench_records_per_second", "kind", how="max"), "{{kind}}"),
             width=12,
         ),
         timeseries(
             "Latency of the cell",
             "Counted from the time at which a record was due, p50 and p99: the median of the same runs.",
             "s",
-            Query(total("tidegate_bench_latency_seconds", "kind, percentile", how="max"), "{{kind}} p{{percentile}}"),
+            PanelQuery(
+                total("tidegate_bench_latency_seconds", "kind, percentile", how="max"), "{{kind}} p{{percentile}}"
+            ),
             width=12,
         ),
     ]
@@ -102,14 +104,14 @@ def _brokers() -> list[Panel]:
             "Bytes in and out",
             "Bytes per second that all brokers received and sent.",
             "Bps",
-            Query(rate("tidegate_bench_kafka_bytes_total", "kind"), "{{kind}}"),
+            PanelQuery(rate("tidegate_bench_kafka_bytes_total", "kind"), "{{kind}}"),
         ),
         *(
             timeseries(
                 f"Total time: {name}",
                 f"TotalTimeMs of {name} requests by percentile, slowest broker. Kafka measures it over about five minutes.",
                 "s",
-                Query(total(_TOTAL_TIME, "percentile", f'request="{name}"', how="max"), "p{{percentile}}"),
+                PanelQuery(total(_TOTAL_TIME, "percentile", f'request="{name}"', how="max"), "p{{percentile}}"),
             )
             for name in ("Produce", "FetchConsumer")
         ),
@@ -117,14 +119,14 @@ def _brokers() -> list[Panel]:
             "Errors of brokers",
             "Answers with an error, and requests that failed because of a broker, per second.",
             "reqps",
-            Query(rate("tidegate_bench_kafka_errors_total"), "errors"),
-            Query(rate("tidegate_bench_kafka_failed_requests_total"), "failed"),
+            PanelQuery(rate("tidegate_bench_kafka_errors_total"), "errors"),
+            PanelQuery(rate("tidegate_bench_kafka_failed_requests_total"), "failed"),
         ),
         timeseries(
             "Purgatory of brokers",
             "Waiting requests: Produce waits for replicas, Fetch for data.",
             "short",
-            Query(total("tidegate_bench_kafka_purgatory_requests", "request"), "{{request}}"),
+            PanelQuery(total("tidegate_bench_kafka_purgatory_requests", "request"), "{{request}}"),
         ),
     ]
 
@@ -135,36 +137,36 @@ def _machine() -> list[Panel]:
             "Processors",
             "Share of one processor used by brokers, by clients and by all programs of the machine: 200 % is two processors.",
             "percentunit",
-            Query(rate("tidegate_bench_cpu_seconds_total", "part"), "{{part}}"),
+            PanelQuery(rate("tidegate_bench_cpu_seconds_total", "part"), "{{part}}"),
         ),
         timeseries(
             "Memory of brokers and clients",
             "Resident memory of brokers and clients.",
             "bytes",
-            Query(total("tidegate_bench_memory_bytes", "part"), "{{part}}"),
+            PanelQuery(total("tidegate_bench_memory_bytes", "part"), "{{part}}"),
         ),
         timeseries(
             "Memory left",
             "Memory that programs can use without swapping.",
             "bytes",
-            Query(total("tidegate_bench_memory_available_bytes", how="min"), "memory"),
+            PanelQuery(total("tidegate_bench_memory_available_bytes", how="min"), "memory"),
         ),
         timeseries(
             "Disk left",
             "Free space of the disk that holds the brokers' data.",
             "bytes",
-            Query(total("tidegate_bench_disk_available_bytes", how="min"), "disk"),
+            PanelQuery(total("tidegate_bench_disk_available_bytes", how="min"), "disk"),
         ),
         timeseries(
             "Waiting for disks",
             "Share of the processors' time spent waiting for disks.",
             "percentunit",
-            Query(rate("tidegate_bench_io_wait_seconds_total"), "IO wait"),
+            PanelQuery(rate("tidegate_bench_io_wait_seconds_total"), "IO wait"),
         ),
         timeseries(
             "Context switches",
             "Context switches of the machine per second.",
             "ops",
-            Query(rate("tidegate_bench_context_switches_total"), "switches"),
+            PanelQuery(rate("tidegate_bench_context_switches_total"), "switches"),
         ),
     ]

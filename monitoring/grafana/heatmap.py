@@ -1,11 +1,11 @@
 """A panel that shows how the buckets of a histogram fill over time."""
 
-from monitoring.grafana.panel import Panel, Query, field, panel
+from monitoring.grafana.panel import Panel, PanelQuery, field, panel
 
 __all__ = ["heatmap"]
 
 
-def heatmap(title: str, description: str, unit: str, query: Query, *, width: int = 12, height: int = 8) -> Panel:
+def heatmap(title: str, description: str, unit: str, query: PanelQuery, *, width: int = 12, height: int = 8) -> Panel:
     """Return a panel of a histogram's buckets over time; the query must give growth by `le`."""
     options = {
         "calculate": False,

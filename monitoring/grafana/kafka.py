@@ -5,7 +5,7 @@ from typing import Any, Final
 from monitoring.grafana.dashboard import Row, dashboard
 from monitoring.grafana.kafka_requests import request_panels
 from monitoring.grafana.machine import broker_panels, host_panels, jvm_panels
-from monitoring.grafana.panel import Panel, Query, stat, timeseries
+from monitoring.grafana.panel import Panel, PanelQuery, stat, timeseries
 from monitoring.grafana.promql import OURS, rate, select, total
 from monitoring.grafana.variables import label_variable, selection
 
@@ -42,13 +42,17 @@ def kafka() -> dict[str, Any]:
 def _state() -> list[Panel]:
     return [
         stat(
-            "Brokers", "Brokers that the cluster reports.", "short", Query(total("kafka_brokers", how="max")), width=3
+            "Brokers",
+            "Brokers that the cluster reports.",
+            "short",
+            PanelQuery(total("kafka_brokers", how="max")),
+            width=3,
         ),
         stat(
             "Active controllers",
             "Number of active controllers. It must be exactly one.",
             "short",
-            Query(total("kafka_controller_kafkacontroller_activecontrollercount")),
+            PanelQuery(total("kafka_controller_kafkacontroller_activecontrollercount")),
             width=3,
             steps=[(None, "red"), (1, "green"), (2, "red")],
         ),
@@ -56,7 +60,7 @@ def _state() -> list[Panel]:
             "Offline partitions",
             "Partitions without a leader: no client can write to them or read them.",
             "short",
-            Query(total("kafka_controller_kafkacontroller_offlinepartitionscount")),
+            PanelQuery(total("kafka_controller_kafkacontroller_offlinepartitionscount")),
             width=3,
             steps=_GOOD,
         ),
@@ -64,7 +68,7 @@ def _state() -> list[Panel]:
             "Under-replicated",
             "Partitions with a replica out of sync.",
             "short",
-            Query(total(f"{_REPLICAS}_underreplicatedpartitions")),
+            PanelQuery(total(f"{_REPLICAS}_underreplicatedpartitions")),
             width=3,
             steps=_GOOD,
         ),
@@ -72,7 +76,7 @@ def _state() -> list[Panel]:
             "Under minimum",
             "Partitions with fewer replicas in sync than required: the gateway cannot produce to them.",
             "short",
-            Query(total(f"{_REPLICAS}_underminisrpartitioncount")),
+            PanelQuery(total(f"{_REPLICAS}_underminisrpartitioncount")),
             width=3,
             steps=_GOOD,
         ),
@@ -80,15 +84,15 @@ def _state() -> list[Panel]:
             "Partitions",
             "Partitions that brokers hold, and partitions that they lead.",
             "short",
-            Query(total(f"{_REPLICAS}_partitioncount"), "held"),
-            Query(total(f"{_REPLICAS}_leadercount"), "led"),
+            PanelQuery(total(f"{_REPLICAS}_partitioncount"), "held"),
+            PanelQuery(total(f"{_REPLICAS}_leadercount"), "led"),
             width=5,
         ),
         stat(
             "Failed data folders",
             "Data folders that Kafka stopped using after a disk error.",
             "short",
-            Query(total("kafka_log_logmanager_offlinelogdirectorycount")),
+            PanelQuery(total("kafka_log_logmanager_offlinelogdirectorycount")),
             steps=_GOOD,
         ),
     ]
@@ -101,26 +105,28 @@ def _unread() -> list[Panel]:
             "Lag",
             "Records that the group has not read. The stream commits its offsets as a group, so other tools show it too.",
             "short",
-            Query(total("kafka_consumergroup_lag", "consumergroup, topic", _GROUP), name),
+            PanelQuery(total("kafka_consumergroup_lag", "consumergroup, topic", _GROUP), name),
         ),
         timeseries(
             "Lag in seconds",
             "Age of the oldest record that the group has not read, by Kafka's clock.",
             "s",
-            Query(total("tidegate_kafka_lag_seconds", "consumergroup, topic", _GROUP, how="max"), name),
+            PanelQuery(total("tidegate_kafka_lag_seconds", "consumergroup, topic", _GROUP, how="max"), name),
         ),
         timeseries(
             "Time to data loss",
             "Time until retention deletes a record that the group has not read, at the present pace. No line if there is no lag.",
             "s",
-            Query(total("tidegate_kafka_time_to_data_loss_seconds", "consumergroup, topic", _GROUP, how="min"), name),
+            PanelQuery(
+                total("tidegate_kafka_time_to_data_loss_seconds", "consumergroup, topic", _GROUP, how="min"), name
+            ),
             logarithmic=True,
         ),
         timeseries(
             "Written by topic",
             "Records per second, calculated from the growth of the end offsets.",
             "cps",
-            Query(
+            PanelQuery(
                 f"sum by (topic) (rate({select('kafka_topic_partition_current_offset', _TOPIC)}[$__rate_interval]))",
                 "{{topic}}",
             ),
@@ -129,7 +135,7 @@ def _unread() -> list[Panel]:
             "Read by group",
             "Records per second, calculated from the growth of the committed offsets.",
             "cps",
-            Query(
+            PanelQuery(
                 "sum by (consumergroup, topic) "
                 f"(rate({select('kafka_consumergroup_current_offset', _GROUP)}[$__rate_interval]))",
                 name,
@@ -139,7 +145,7 @@ def _unread() -> list[Panel]:
             "Records in Kafka",
             "Records between the oldest and the newest offset.",
             "short",
-            Query(
+            PanelQuery(
                 f"{total('kafka_topic_partition_current_offset', 'topic', _TOPIC)} - "
                 f"{total('kafka_topic_partition_oldest_offset', 'topic', _TOPIC)}",
                 "{{topic}}",
@@ -155,27 +161,27 @@ def _traffic() -> list[Panel]:
             "Bytes in and out",
             "BytesInPerSec and BytesOutPerSec of all brokers, without replication.",
             "Bps",
-            Query(rate(f"{topics}_bytesin_total"), "in"),
-            Query(rate(f"{topics}_bytesout_total"), "out"),
-            Query(rate(f"{topics}_bytesrejected_total"), "refused for size"),
+            PanelQuery(rate(f"{topics}_bytesin_total"), "in"),
+            PanelQuery(rate(f"{topics}_bytesout_total"), "out"),
+            PanelQuery(rate(f"{topics}_bytesrejected_total"), "refused for size"),
         ),
         timeseries(
             "Size on disk",
             "Size of the topics' logs. Retention limits it.",
             "bytes",
-            Query(total("kafka_log_log_size", "topic", _TOPIC), "{{topic}}"),
+            PanelQuery(total("kafka_log_log_size", "topic", _TOPIC), "{{topic}}"),
         ),
         timeseries(
             "Under-replicated by topic",
             "Partitions with a replica out of sync, as seen by a client. This works without a JMX agent.",
             "short",
-            Query(total("kafka_topic_partition_under_replicated_partition", "topic", _TOPIC), "{{topic}}"),
+            PanelQuery(total("kafka_topic_partition_under_replicated_partition", "topic", _TOPIC), "{{topic}}"),
         ),
         timeseries(
             "In-sync replicas leaving and joining",
             "ISR shrinks and expands per second. Normally both are 0.",
             "ops",
-            Query(rate(f"{_REPLICAS}_isrshrinks_total"), "shrinks"),
-            Query(rate(f"{_REPLICAS}_isrexpands_total"), "expands"),
+            PanelQuery(rate(f"{_REPLICAS}_isrshrinks_total"), "shrinks"),
+            PanelQuery(rate(f"{_REPLICAS}_isrexpands_total"), "expands"),
         ),
     ]

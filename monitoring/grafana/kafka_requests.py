@@ -1,6 +1,6 @@
 """Panels of Kafka's requests: rates, durations, errors, and queues."""
 
-from monitoring.grafana.panel import Panel, Query, timeseries
+from monitoring.grafana.panel import Panel, PanelQuery, timeseries
 from monitoring.grafana.promql import rate, select, total
 
 __all__ = ["request_panels"]
@@ -16,7 +16,7 @@ def request_panels() -> list[Panel]:
             "Request rate",
             "Answered Produce and FetchConsumer requests per second.",
             "reqps",
-            Query(rate(f"{_REQUESTS}_totaltimems_count", "request"), "{{request}}"),
+            PanelQuery(rate(f"{_REQUESTS}_totaltimems_count", "request"), "{{request}}"),
         ),
         _times("Produce", "the gateway acknowledges a message only after the answer"),
         _times(
@@ -26,15 +26,17 @@ def request_panels() -> list[Panel]:
             "Error rate",
             "Answers with an error, by request and error. NONE (no error) is left out.",
             "reqps",
-            Query(f"({rate(f'{_REQUESTS}_errors_total', 'request, error', _wrong())}) > 0", "{{request}} {{error}}"),
-            Query(rate(f"{_TOPICS}_failedproducerequests_total"), "Produce, failed in the broker"),
-            Query(rate(f"{_TOPICS}_failedfetchrequests_total"), "Fetch, failed in the broker"),
+            PanelQuery(
+                f"({rate(f'{_REQUESTS}_errors_total', 'request, error', _wrong())}) > 0", "{{request}} {{error}}"
+            ),
+            PanelQuery(rate(f"{_TOPICS}_failedproducerequests_total"), "Produce, failed in the broker"),
+            PanelQuery(rate(f"{_TOPICS}_failedfetchrequests_total"), "Fetch, failed in the broker"),
         ),
         timeseries(
             "Purgatory size",
             "Waiting requests: Produce waits for replicas, Fetch for data. Growth of Produce means slow replicas.",
             "short",
-            Query(
+            PanelQuery(
                 total("kafka_server_delayedoperationpurgatory_purgatorysize", "delayedOperation"),
                 "{{delayedOperation}}",
             ),
@@ -43,23 +45,23 @@ def request_panels() -> list[Panel]:
             "Idle handlers",
             "Idle share of request handlers and network threads. Below 0.3 the broker needs more processors.",
             "percentunit",
-            Query(_worst("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"), "handlers"),
-            Query(_worst("kafka_network_socketserver_networkprocessoravgidlepercent"), "network"),
+            PanelQuery(_worst("kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent"), "handlers"),
+            PanelQuery(_worst("kafka_network_socketserver_networkprocessoravgidlepercent"), "network"),
             maximum=1,
         ),
         timeseries(
             "Requests waiting",
             "Requests in the queue that wait for a handler.",
             "short",
-            Query(total("kafka_network_requestchannel_requestqueuesize"), "waiting"),
+            PanelQuery(total("kafka_network_requestchannel_requestqueuesize"), "waiting"),
         ),
         timeseries(
             "Records and requests in",
             "Records that producers sent, and produce and fetch requests by topic.",
             "cps",
-            Query(rate(f"{_TOPICS}_messagesin_total"), "records"),
-            Query(rate(f"{_TOPICS}_totalproducerequests_total"), "produce requests"),
-            Query(rate(f"{_TOPICS}_totalfetchrequests_total"), "fetch requests"),
+            PanelQuery(rate(f"{_TOPICS}_messagesin_total"), "records"),
+            PanelQuery(rate(f"{_TOPICS}_totalproducerequests_total"), "produce requests"),
+            PanelQuery(rate(f"{_TOPICS}_totalfetchrequests_total"), "fetch requests"),
         ),
     ]
 
@@ -71,7 +73,7 @@ def _times(request: str, why: str) -> Panel:
         f"Total time of {request}",
         f"TotalTimeMs by quantile, slowest broker: {why}.",
         "ms",
-        Query(f"max by (quantile) ({select(metric, where)})", "quantile {{quantile}}"),
+        PanelQuery(f"max by (quantile) ({select(metric, where)})", "quantile {{quantile}}"),
     )
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from monitoring.grafana.panel import Panel, Query, stat, timeseries
+from monitoring.grafana.panel import Panel, PanelQuery, stat, timeseries
 from monitoring.grafana.promql import OURS, rate, select, total
 
 __all__ = ["broker_panels", "host_panels", "jvm_panels"]
@@ -17,32 +17,32 @@ def jvm_panels() -> list[Panel]:
             "Heap",
             "Heap memory that each JVM uses, and its limit.",
             "bytes",
-            Query(total("jvm_memory_used_bytes", "job, instance", 'area="heap"'), "{{job}} used"),
-            Query(total("jvm_memory_max_bytes", "job, instance", 'area="heap"'), "{{job}} limit"),
+            PanelQuery(total("jvm_memory_used_bytes", "job, instance", 'area="heap"'), "{{job}} used"),
+            PanelQuery(total("jvm_memory_max_bytes", "job, instance", 'area="heap"'), "{{job}} limit"),
         ),
         timeseries(
             "Garbage collection",
             "Share of the time that each JVM spends on garbage collection.",
             "percentunit",
-            Query(rate("jvm_gc_collection_seconds_sum", "job, gc"), "{{job}} {{gc}}"),
+            PanelQuery(rate("jvm_gc_collection_seconds_sum", "job, gc"), "{{job}} {{gc}}"),
         ),
         timeseries(
             "Processors used",
             "Processors that the process of each part uses.",
             "short",
-            Query(rate("process_cpu_seconds_total", "job", OURS), "{{job}}"),
+            PanelQuery(rate("process_cpu_seconds_total", "job", OURS), "{{job}}"),
         ),
         timeseries(
             "Memory of processes",
             "Resident memory of the process of each part.",
             "bytes",
-            Query(total("process_resident_memory_bytes", "job", OURS), "{{job}}"),
+            PanelQuery(total("process_resident_memory_bytes", "job", OURS), "{{job}}"),
         ),
         timeseries(
             "Open files",
             "Open files of each process, as a share of its limit.",
             "percentunit",
-            Query(
+            PanelQuery(
                 f"max by (job) ({select('process_open_fds', OURS)} / {select('process_max_fds', OURS)})",
                 "{{job}}",
             ),
@@ -52,19 +52,19 @@ def jvm_panels() -> list[Panel]:
             "Uptime",
             "Time since the start of each process. A fall to 0 is a restart.",
             "s",
-            Query(f"time() - {total('process_start_time_seconds', 'job', OURS, how='max')}", "{{job}}"),
+            PanelQuery(f"time() - {total('process_start_time_seconds', 'job', OURS, how='max')}", "{{job}}"),
         ),
         timeseries(
             "Buffers outside the heap",
             "Memory of each JVM's buffer pools.",
             "bytes",
-            Query(total("jvm_buffer_pool_used_bytes", "job, pool"), "{{job}} {{pool}}"),
+            PanelQuery(total("jvm_buffer_pool_used_bytes", "job, pool"), "{{job}} {{pool}}"),
         ),
         timeseries(
             "Threads",
             "Threads of each JVM.",
             "short",
-            Query(total("jvm_threads_current", "job"), "{{job}}"),
+            PanelQuery(total("jvm_threads_current", "job"), "{{job}}"),
         ),
     ]
 
@@ -77,7 +77,7 @@ def host_panels() -> list[Panel]:
             "CPU by mode",
             "Share of the time of all processors, without idle time.",
             "percentunit",
-            Query(
+            PanelQuery(
                 f"{rate(_CPU, 'instance, mode', 'mode!=' + chr(34) + 'idle' + chr(34))}"
                 f" / on (instance) group_left () {all_modes}",
                 "{{instance}} {{mode}}",
@@ -89,26 +89,28 @@ def host_panels() -> list[Panel]:
             "IO wait ratio",
             "Share of the processors' time spent waiting for disks. Above 0.2 the disk slows Kafka and the tables.",
             "percentunit",
-            Query(f"{rate(_CPU, 'instance', 'mode=' + chr(34) + 'iowait' + chr(34))} / {all_modes}", "{{instance}}"),
+            PanelQuery(
+                f"{rate(_CPU, 'instance', 'mode=' + chr(34) + 'iowait' + chr(34))} / {all_modes}", "{{instance}}"
+            ),
         ),
         timeseries(
             "Disk busy",
             "Busy time of the disks per second. With several disks the sum can be above 1.",
             "percentunit",
-            Query(rate("node_disk_io_time_seconds_total", "instance"), "{{instance}}"),
+            PanelQuery(rate("node_disk_io_time_seconds_total", "instance"), "{{instance}}"),
         ),
         timeseries(
             "Memory available",
             "Memory that programs can use without swapping, and total memory.",
             "bytes",
-            Query(total("node_memory_MemAvailable_bytes", "instance", how="max"), "{{instance}} available"),
-            Query(total("node_memory_MemTotal_bytes", "instance", how="max"), "{{instance}} total"),
+            PanelQuery(total("node_memory_MemAvailable_bytes", "instance", how="max"), "{{instance}} available"),
+            PanelQuery(total("node_memory_MemTotal_bytes", "instance", how="max"), "{{instance}} total"),
         ),
         timeseries(
             "Disk available",
             "Free space of the disks that hold Kafka's and the tables' data.",
             "bytes",
-            Query(
+            PanelQuery(
                 total("node_filesystem_avail_bytes", "instance, mountpoint", how="max"), "{{instance}} {{mountpoint}}"
             ),
         ),
@@ -116,7 +118,7 @@ def host_panels() -> list[Panel]:
             "Disk used",
             "Share of those disks that is used.",
             "percentunit",
-            Query(
+            PanelQuery(
                 f"1 - {total('node_filesystem_avail_bytes', 'instance, mountpoint', how='max')} / "
                 f"{total('node_filesystem_size_bytes', 'instance, mountpoint', how='max')}",
                 "{{instance}} {{mountpoint}}",
@@ -133,7 +135,7 @@ def broker_panels() -> list[Panel]:
             "Broker figures",
             "Reported if the broker publishes its own figures under $SYS. Without them the panels next to this one are empty.",
             "none",
-            Query(total("tidegate_broker_sys_available", how="min")),
+            PanelQuery(total("tidegate_broker_sys_available", how="min")),
             height=8,
             words={"0": ("none", "orange"), "1": ("reported", "green")},
         ),
@@ -141,32 +143,32 @@ def broker_panels() -> list[Panel]:
             "Clients",
             "Connected clients, and disconnected clients whose sessions the broker keeps.",
             "short",
-            Query(total("broker_clients_connected"), "connected"),
-            Query(total("broker_clients_disconnected"), "disconnected"),
+            PanelQuery(total("broker_clients_connected"), "connected"),
+            PanelQuery(total("broker_clients_disconnected"), "disconnected"),
             width=5,
         ),
         timeseries(
             "PUBLISH packets",
             "Received, sent and dropped per second. Dropped messages are lost: a queue was full or a client was too slow.",
             "pps",
-            Query(_growth("broker_publish_messages_received"), "received"),
-            Query(_growth("broker_publish_messages_sent"), "sent"),
-            Query(_growth("broker_publish_messages_dropped"), "dropped"),
+            PanelQuery(_growth("broker_publish_messages_received"), "received"),
+            PanelQuery(_growth("broker_publish_messages_sent"), "sent"),
+            PanelQuery(_growth("broker_publish_messages_dropped"), "dropped"),
             width=5,
         ),
         timeseries(
             "Broker bytes",
             "Bytes received and sent per second.",
             "Bps",
-            Query(_growth("broker_bytes_received"), "received"),
-            Query(_growth("broker_bytes_sent"), "sent"),
+            PanelQuery(_growth("broker_bytes_received"), "received"),
+            PanelQuery(_growth("broker_bytes_sent"), "sent"),
             width=5,
         ),
         timeseries(
             "Messages held",
             "Messages that the broker holds, including retained messages.",
             "short",
-            Query(total("broker_messages_stored"), "held"),
+            PanelQuery(total("broker_messages_stored"), "held"),
             width=5,
         ),
     ]

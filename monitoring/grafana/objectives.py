@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from monitoring.alerts.objectives import PAIRS
-from monitoring.grafana.panel import Panel, Query, gauge, timeseries
+from monitoring.grafana.panel import Panel, PanelQuery, gauge, timeseries
 from monitoring.grafana.promql import growth
-from monitoring.indicators import Count, freshness, validity
+from monitoring.indicators import EventCount, freshness, validity
 from monitoring.settings import MonitoringSettings
 
-__all__ = ["BUDGET_WINDOW", "Objective", "objective_panels", "objectives"]
+__all__ = ["BUDGET_WINDOW", "DashboardObjective", "objective_panels", "objectives"]
 
 BUDGET_WINDOW: Final = "30d"
 BURN_WINDOWS: Final = tuple((pair.long, pair.factor) for pair in PAIRS)
@@ -17,7 +17,7 @@ BURN_WINDOWS: Final = tuple((pair.long, pair.factor) for pair in PAIRS)
 
 
 @dataclass(frozen=True, slots=True)
-class Objective:
+class DashboardObjective:
     """One objective: this share of all events is good."""
 
     name: str
@@ -32,19 +32,19 @@ class Objective:
         return f"({self.bad} / ({self.all} > 0))".replace("WINDOW", window)
 
 
-def objectives(settings: MonitoringSettings) -> tuple[Objective, Objective]:
+def objectives(settings: MonitoringSettings) -> tuple[DashboardObjective, DashboardObjective]:
     """Return freshness, measured by the canary (so an outage counts without any committed row), and validity, by the gateway."""
     seconds = settings.freshness_seconds
     fresh, valid = freshness(seconds), validity()
     return (
-        Objective(
+        DashboardObjective(
             "Freshness",
             settings.freshness_objective,
             f"{settings.freshness_objective:.4g} of the canary's readings are queryable within {seconds:g} s of being sent",
             fresh.bad_promql(_growth),
             fresh.all_promql(_growth),
         ),
-        Objective(
+        DashboardObjective(
             "Validity",
             settings.validity_objective,
             f"{settings.validity_objective:.4g} of the messages received from devices are not rejected",
@@ -54,11 +54,11 @@ def objectives(settings: MonitoringSettings) -> tuple[Objective, Objective]:
     )
 
 
-def _growth(count: Count) -> str:
+def _growth(count: EventCount) -> str:
     return growth(count.metric, where=count.where, window="WINDOW")
 
 
-def objective_panels(objective: Objective) -> list[Panel]:
+def objective_panels(objective: DashboardObjective) -> list[Panel]:
     """Return the panels of compliance, budget left, and burn rate."""
     allowed = f"{1 - objective.share:.6g}"
     bad = objective.bad_ratio(BUDGET_WINDOW)
@@ -67,7 +67,7 @@ def objective_panels(objective: Objective) -> list[Panel]:
             f"{objective.name} compliance",
             f"Share of good events in the time range shown. The objective: {objective.promise}.",
             "percentunit",
-            Query(f"1 - {objective.bad_ratio('$__range')}"),
+            PanelQuery(f"1 - {objective.bad_ratio('$__range')}"),
             steps=[(None, "red"), (objective.share, "orange"), ((1 + objective.share) / 2, "green")],
             height=6,
         ),
@@ -75,7 +75,7 @@ def objective_panels(objective: Objective) -> list[Panel]:
             f"{objective.name} budget left",
             f"Share of the error budget of {BUDGET_WINDOW} that is left. Below 0 the objective is missed.",
             "percentunit",
-            Query(f"1 - {bad} / {allowed}"),
+            PanelQuery(f"1 - {bad} / {allowed}"),
             steps=[(None, "red"), (0.1, "orange"), (0.25, "green")],
             height=6,
         ),
@@ -86,7 +86,7 @@ def objective_panels(objective: Objective) -> list[Panel]:
             + ", or ".join(f"{pace:g} over {window}" for window, pace in BURN_WINDOWS)
             + ", and also above it over the short window.",
             "short",
-            *(Query(f"{objective.bad_ratio(window)} / {allowed}", f"over {window}") for window, _ in BURN_WINDOWS),
+            *(PanelQuery(f"{objective.bad_ratio(window)} / {allowed}", f"over {window}") for window, _ in BURN_WINDOWS),
             width=16,
             height=6,
             steps=[(None, "green"), (1, "yellow"), (6, "orange"), (14.4, "red")],

@@ -6,7 +6,7 @@ from monitoring.grafana.alerts import alert_panels, loss_panels
 from monitoring.grafana.dashboard import Row, dashboard
 from monitoring.grafana.fleet import fleet_rate
 from monitoring.grafana.objectives import objective_panels, objectives
-from monitoring.grafana.panel import Panel, Query, stat, timeseries
+from monitoring.grafana.panel import Panel, PanelQuery, stat, timeseries
 from monitoring.grafana.promql import OURS, age, quantile, rate, total
 from monitoring.grafana.variables import selection
 from monitoring.settings import MonitoringSettings
@@ -43,7 +43,7 @@ def _now() -> list[Panel]:
             "Parts",
             "A part is up if all of its instances answer Prometheus. A benchmark is not a part.",
             "none",
-            Query(total("up", "job", f'{OURS}, job!="tidegate-bench"', how="min"), "{{job}}"),
+            PanelQuery(total("up", "job", f'{OURS}, job!="tidegate-bench"', how="min"), "{{job}}"),
             width=12,
             words=_UP_DOWN,
         ),
@@ -51,7 +51,7 @@ def _now() -> list[Panel]:
             "Gateway connected",
             "Yes if every gateway has its MQTT session. Without a session the broker keeps QoS 1 messages.",
             "none",
-            Query(total("tidegate_gateway_connected", how="min")),
+            PanelQuery(total("tidegate_gateway_connected", how="min")),
             width=3,
             words=_NO_YES,
         ),
@@ -59,7 +59,7 @@ def _now() -> list[Panel]:
             "Broker reachable",
             "Yes if the monitor can connect to the MQTT broker.",
             "none",
-            Query(total("tidegate_broker_reachable", how="min")),
+            PanelQuery(total("tidegate_broker_reachable", how="min")),
             width=3,
             words=_NO_YES,
         ),
@@ -67,7 +67,7 @@ def _now() -> list[Panel]:
             "Kafka reachable",
             "Yes if Kafka answers the monitor. Without Kafka the gateway acknowledges nothing.",
             "none",
-            Query(total("tidegate_kafka_reachable", how="min")),
+            PanelQuery(total("tidegate_kafka_reachable", how="min")),
             width=3,
             words=_NO_YES,
         ),
@@ -75,7 +75,7 @@ def _now() -> list[Panel]:
             "Last canary",
             "Time since a canary reading was last read back from the table. A few seconds mean that the whole pipeline works.",
             "s",
-            Query(age("tidegate_canary_last_seen_timestamp_seconds")),
+            PanelQuery(age("tidegate_canary_last_seen_timestamp_seconds")),
             width=3,
             steps=[(None, "green"), (15, "yellow"), (60, "red")],
         ),
@@ -90,24 +90,24 @@ def _signals() -> list[Panel]:
             "Measured by the canary, from MQTT publish to a row that a query returns. The canary reads with another library than "
             "the writer. Percentiles include only readings that arrived: `waits` is the age of the oldest missing one.",
             "s",
-            *(Query(quantile(share, whole), f"p{share * 100:g}") for share in (0.5, 0.95, 0.99)),
-            Query(total("tidegate_canary_oldest_wait_seconds", how="max"), "waits"),
+            *(PanelQuery(quantile(share, whole), f"p{share * 100:g}") for share in (0.5, 0.95, 0.99)),
+            PanelQuery(total("tidegate_canary_oldest_wait_seconds", how="max"), "waits"),
             steps=_LATE,
         ),
         timeseries(
             "Rejected messages",
             "Messages that became dead letters, by reason. `tidegate dlq ls` shows them.",
             "reqps",
-            Query(f"{rate('tidegate_gateway_messages_rejected_total', 'reason')} > 0", "{{reason}}"),
+            PanelQuery(f"{rate('tidegate_gateway_messages_rejected_total', 'reason')} > 0", "{{reason}}"),
             stacked=True,
         ),
         timeseries(
             "Throughput of the fleet",
             "Messages received, messages accepted and rows committed, without the canary's.",
             "cps",
-            Query(fleet_rate("tidegate_gateway_messages_received_total"), "messages received"),
-            Query(fleet_rate("tidegate_gateway_messages_accepted_total"), "messages accepted"),
-            Query(
+            PanelQuery(fleet_rate("tidegate_gateway_messages_received_total"), "messages received"),
+            PanelQuery(fleet_rate("tidegate_gateway_messages_accepted_total"), "messages accepted"),
+            PanelQuery(
                 fleet_rate("tidegate_stream_rows_total", 'table="readings"', canary="tidegate_canary_seen_total"),
                 "rows committed",
             ),
@@ -122,17 +122,17 @@ def _canary(settings: MonitoringSettings) -> list[Panel]:
             "Canary",
             f"Readings due and readings read back. A gap between the two is an outage or a delay of more than {late}.",
             "cps",
-            Query(rate("tidegate_canary_published_total"), "due"),
-            Query(rate("tidegate_canary_acknowledged_total"), "accepted by the broker"),
-            Query(rate("tidegate_canary_seen_total"), "read back"),
+            PanelQuery(rate("tidegate_canary_published_total"), "due"),
+            PanelQuery(rate("tidegate_canary_acknowledged_total"), "accepted by the broker"),
+            PanelQuery(rate("tidegate_canary_seen_total"), "read back"),
         ),
         timeseries(
             "Share rejected",
             "Rejected messages as a share of the messages received from devices, and rejected parts of accepted messages as a "
             "share of readings.",
             "percentunit",
-            Query(objectives(settings)[1].bad_ratio("$__rate_interval"), "messages"),
-            Query(
+            PanelQuery(objectives(settings)[1].bad_ratio("$__rate_interval"), "messages"),
+            PanelQuery(
                 f"{rate('tidegate_gateway_parts_rejected_total')} / ({rate('tidegate_gateway_readings_total')} > 0)",
                 "parts",
             ),
@@ -141,6 +141,6 @@ def _canary(settings: MonitoringSettings) -> list[Panel]:
             "Unread in Kafka",
             "Records that the stream has not committed yet, by topic. The number grows while the stream is down.",
             "short",
-            Query(total("kafka_consumergroup_lag", "consumergroup, topic"), "{{consumergroup}} {{topic}}"),
+            PanelQuery(total("kafka_consumergroup_lag", "consumergroup, topic"), "{{consumergroup}} {{topic}}"),
         ),
     ]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-__all__ = ["DATASOURCE", "Panel", "Query", "field", "gauge", "panel", "stat", "timeseries"]
+__all__ = ["DATASOURCE", "Panel", "PanelQuery", "field", "gauge", "panel", "stat", "timeseries"]
 
 Panel = dict[str, Any]
 DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
@@ -15,7 +15,7 @@ _NEWEST: Final = frozenset({"stat", "gauge", "table"})
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PanelQuery:
     """One PromQL query and the names of its series, with `{{label}}` for a label."""
 
     expr: str
@@ -26,7 +26,7 @@ def timeseries(
     title: str,
     description: str,
     unit: str,
-    *queries: Query,
+    *queries: PanelQuery,
     width: int = 8,
     height: int = 8,
     stacked: bool = False,
@@ -61,7 +61,7 @@ def stat(
     title: str,
     description: str,
     unit: str,
-    *queries: Query,
+    *queries: PanelQuery,
     width: int = 4,
     height: int = 4,
     steps: Sequence[tuple[float | None, str]] = (),
@@ -83,7 +83,7 @@ def gauge(
     title: str,
     description: str,
     unit: str,
-    *queries: Query,
+    *queries: PanelQuery,
     width: int = 4,
     height: int = 4,
     steps: Sequence[tuple[float | None, str]],
@@ -102,7 +102,7 @@ def panel(
     kind: str,
     title: str,
     description: str,
-    queries: Sequence[Query],
+    queries: Sequence[PanelQuery],
     fields: dict[str, Any],
     options: dict[str, Any],
     width: int,
@@ -121,7 +121,7 @@ def panel(
     }
 
 
-def _target(name: str, query: Query, newest: bool) -> dict[str, Any]:
+def _target(name: str, query: PanelQuery, newest: bool) -> dict[str, Any]:
     return {
         "datasource": dict(DATASOURCE),
         "expr": query.expr,

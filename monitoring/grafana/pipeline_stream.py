@@ -3,7 +3,7 @@
 from typing import Final
 
 from monitoring.grafana.fleet import fleet_rate
-from monitoring.grafana.panel import Panel, Query, timeseries
+from monitoring.grafana.panel import Panel, PanelQuery, timeseries
 from monitoring.grafana.promql import age, growth, mean, quantile, rate, total
 
 __all__ = ["derived_panels", "sql_panels", "stream_panels"]
@@ -22,19 +22,19 @@ def stream_panels() -> list[Panel]:
             "Records not committed",
             "Records in Kafka that are not committed yet, as the stream reports it. No line while the stream is down.",
             "short",
-            Query(total("tidegate_stream_offsets_behind", "query, topic"), "{{query}} {{topic}}"),
+            PanelQuery(total("tidegate_stream_offsets_behind", "query, topic"), "{{query}} {{topic}}"),
         ),
         timeseries(
             "Unread by group",
             "The same, as Kafka reports it. It grows while the stream is down.",
             "short",
-            Query(total("kafka_consumergroup_lag", "consumergroup, topic"), "{{consumergroup}} {{topic}}"),
+            PanelQuery(total("kafka_consumergroup_lag", "consumergroup, topic"), "{{consumergroup}} {{topic}}"),
         ),
         timeseries(
             "Age of the oldest unread record",
             "Age by Kafka's clock.",
             "s",
-            Query(
+            PanelQuery(
                 total("tidegate_kafka_lag_seconds", "consumergroup, topic", how="max"), "{{consumergroup}} {{topic}}"
             ),
         ),
@@ -42,39 +42,39 @@ def stream_panels() -> list[Panel]:
             "Batch duration",
             "Duration of one micro-batch, from its trigger to its end.",
             "s",
-            *(Query(quantile(share, batch), f"p{share * 100:g}") for share in _SHARES),
+            *(PanelQuery(quantile(share, batch), f"p{share * 100:g}") for share in _SHARES),
         ),
         timeseries(
             "Time spent in phases",
             "Share of the time that Spark spends in each phase of its batches, by Spark's names. A sum near 1 means fully busy.",
             "percentunit",
-            Query(rate("tidegate_stream_phase_seconds_total", "phase", 'phase!="triggerExecution"'), "{{phase}}"),
+            PanelQuery(rate("tidegate_stream_phase_seconds_total", "phase", 'phase!="triggerExecution"'), "{{phase}}"),
             stacked=True,
         ),
         timeseries(
             "Records in and processed",
             "Records per second that arrived before the newest batch, and that it processed. 0 while idle.",
             "cps",
-            Query(total("tidegate_stream_input_rows_per_second", "query"), "{{query}} in"),
-            Query(total("tidegate_stream_processed_rows_per_second", "query"), "{{query}} processed"),
+            PanelQuery(total("tidegate_stream_input_rows_per_second", "query"), "{{query}} in"),
+            PanelQuery(total("tidegate_stream_processed_rows_per_second", "query"), "{{query}} processed"),
         ),
         timeseries(
             "Commit duration by table",
             "Mean duration of write and commit, by table.",
             "s",
-            Query(mean(commit, "table", _TABLE), "{{table}}"),
+            PanelQuery(mean(commit, "table", _TABLE), "{{table}}"),
         ),
         timeseries(
             "Rows committed",
             "Rows by table, including the canary's rows.",
             "cps",
-            Query(rate("tidegate_stream_rows_total", "table", _TABLE), "{{table}}"),
+            PanelQuery(rate("tidegate_stream_rows_total", "table", _TABLE), "{{table}}"),
         ),
         timeseries(
             "Rows of the fleet",
             "Rows committed to readings without the canary's.",
             "cps",
-            Query(
+            PanelQuery(
                 fleet_rate("tidegate_stream_rows_total", 'table="readings"', canary="tidegate_canary_seen_total"),
                 "rows",
             ),
@@ -83,46 +83,46 @@ def stream_panels() -> list[Panel]:
             "Duplicates and conflicts",
             "Rows dropped because they are stored already; rows rejected without a comparison; records rejected as conflicts.",
             "cps",
-            Query(rate("tidegate_stream_duplicate_rows_total"), "duplicates"),
-            Query(rate("tidegate_stream_duplicate_rows_unchecked_total"), "not compared"),
-            Query(rate("tidegate_stream_conflicting_duplicates_total"), "conflicts"),
+            PanelQuery(rate("tidegate_stream_duplicate_rows_total"), "duplicates"),
+            PanelQuery(rate("tidegate_stream_duplicate_rows_unchecked_total"), "not compared"),
+            PanelQuery(rate("tidegate_stream_conflicting_duplicates_total"), "conflicts"),
         ),
         timeseries(
             "Identities held",
             "Identities kept to recognise redeliveries: ranges of counters, and points (all other ids) of the horizon.",
             "short",
-            Query(total("tidegate_stream_identities", "kind"), "{{kind}}"),
+            PanelQuery(total("tidegate_stream_identities", "kind"), "{{kind}}"),
         ),
         timeseries(
             "Identities against their limit",
             "Above the limit the oldest are forgotten, and a duplicate that comes very late is stored twice.",
             "percentunit",
-            Query(total("tidegate_stream_identities_fill_ratio", "kind", how="max"), "{{kind}}"),
+            PanelQuery(total("tidegate_stream_identities_fill_ratio", "kind", how="max"), "{{kind}}"),
         ),
         timeseries(
             "Identities forgotten",
             "Identities forgotten because the limit of their kind was reached.",
             "cps",
-            Query(rate("tidegate_stream_identities_evicted_total", "kind"), "{{kind}}"),
+            PanelQuery(rate("tidegate_stream_identities_evicted_total", "kind"), "{{kind}}"),
         ),
         timeseries(
             "Late rows",
             "Rows of readings that were older than the watermark's delay when the gateway received them. All are stored.",
             "cps",
-            Query(rate("tidegate_stream_late_rows_total"), "late"),
+            PanelQuery(rate("tidegate_stream_late_rows_total"), "late"),
         ),
         timeseries(
             "Time since the last batch",
             "Time since the newest batch ended. It grows if the stream hangs, and if nothing comes in.",
             "s",
-            Query(age("tidegate_stream_last_batch_timestamp_seconds", "query"), "{{query}}"),
+            PanelQuery(age("tidegate_stream_last_batch_timestamp_seconds", "query"), "{{query}}"),
         ),
         timeseries(
             "Restarts and invalid outcomes",
             "Query restarts after a temporary error, and records in the outcomes topic that are not outcomes.",
             "short",
-            Query(growth("tidegate_stream_query_restarts_total"), "restarts"),
-            Query(growth("tidegate_stream_poison_outcomes_total"), "invalid outcomes"),
+            PanelQuery(growth("tidegate_stream_query_restarts_total"), "restarts"),
+            PanelQuery(growth("tidegate_stream_poison_outcomes_total"), "invalid outcomes"),
         ),
     ]
 
@@ -134,35 +134,35 @@ def derived_panels() -> list[Panel]:
             "Rollup age",
             "Age of the rollups' watermark and of their newest reading. The watermark waits for late readings.",
             "s",
-            Query(age("tidegate_rollup_watermark_timestamp_seconds"), "watermark"),
-            Query(total("tidegate_rollup_watermark_bound_seconds", how="max"), "watermark limit by the settings"),
-            Query(age("tidegate_rollup_newest_reading_timestamp_seconds"), "newest reading"),
+            PanelQuery(age("tidegate_rollup_watermark_timestamp_seconds"), "watermark"),
+            PanelQuery(total("tidegate_rollup_watermark_bound_seconds", how="max"), "watermark limit by the settings"),
+            PanelQuery(age("tidegate_rollup_newest_reading_timestamp_seconds"), "newest reading"),
         ),
         timeseries(
             "Windows written",
             "Windows that were new, changed or became final, and windows corrected after they were final.",
             "cps",
-            Query(rate("tidegate_rollup_windows_written_total", "table", _TABLE), "{{table}}"),
-            Query(rate("tidegate_rollup_corrections_total", "table", _TABLE), "{{table}} corrected"),
+            PanelQuery(rate("tidegate_rollup_windows_written_total", "table", _TABLE), "{{table}}"),
+            PanelQuery(rate("tidegate_rollup_corrections_total", "table", _TABLE), "{{table}} corrected"),
         ),
         timeseries(
             "Background task duration",
             "Mean duration of one run, by task.",
             "s",
-            Query(mean("tidegate_stream_chore_duration_seconds", "chore"), "{{chore}}"),
+            PanelQuery(mean("tidegate_stream_chore_duration_seconds", "chore"), "{{chore}}"),
         ),
         timeseries(
             "Time spent on background tasks",
             "Share of the time that the thread of the background tasks is busy, by task. With a sum near 1 they fall behind.",
             "percentunit",
-            Query(rate("tidegate_stream_chore_duration_seconds_sum", "chore"), "{{chore}}"),
+            PanelQuery(rate("tidegate_stream_chore_duration_seconds_sum", "chore"), "{{chore}}"),
             stacked=True,
         ),
         timeseries(
             "Failed background tasks",
             "Runs that failed. They are tried again.",
             "short",
-            Query(growth("tidegate_stream_chore_failures_total", "chore"), "{{chore}}"),
+            PanelQuery(growth("tidegate_stream_chore_failures_total", "chore"), "{{chore}}"),
         ),
     ]
 
@@ -175,25 +175,25 @@ def sql_panels() -> list[Panel]:
             "SQL stream lag",
             "Records that each SQL-defined stream has not read yet.",
             "short",
-            Query(total("tidegate_stream_sql_offsets_behind", "stream", _STREAM), name),
+            PanelQuery(total("tidegate_stream_sql_offsets_behind", "stream", _STREAM), name),
         ),
         timeseries(
             "SQL stream rows",
             "Rows committed, and rows that came after the watermark and were dropped.",
             "cps",
-            Query(rate("tidegate_stream_sql_rows_total", "stream", _STREAM), name),
-            Query(rate("tidegate_stream_sql_late_rows_total", "stream", _STREAM), "{{stream}} late"),
+            PanelQuery(rate("tidegate_stream_sql_rows_total", "stream", _STREAM), name),
+            PanelQuery(rate("tidegate_stream_sql_late_rows_total", "stream", _STREAM), "{{stream}} late"),
         ),
         timeseries(
             "SQL stream errors",
             "How often each stream ended with an error.",
             "short",
-            Query(growth("tidegate_stream_sql_errors_total", "stream", _STREAM), name),
+            PanelQuery(growth("tidegate_stream_sql_errors_total", "stream", _STREAM), name),
         ),
         timeseries(
             "SQL stream last batch",
             "Time since each stream finished a batch.",
             "s",
-            Query(age("tidegate_stream_sql_last_commit_timestamp_seconds", "stream", _STREAM), name),
+            PanelQuery(age("tidegate_stream_sql_last_commit_timestamp_seconds", "stream", _STREAM), name),
         ),
     ]

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from monitoring.grafana.panel import Panel, Query, stat, timeseries
+from monitoring.grafana.panel import Panel, PanelQuery, stat, timeseries
 from monitoring.grafana.promql import age, growth, mean, rate, select, total
 
 __all__ = ["device_panels", "monitor_panels", "table_panels"]
@@ -19,38 +19,38 @@ def table_panels() -> list[Panel]:
             "Time since the last commit",
             "Time since each table was written. A table without new data is not late.",
             "s",
-            Query(age("tidegate_table_last_commit_timestamp_seconds", "table", _TABLE), name),
+            PanelQuery(age("tidegate_table_last_commit_timestamp_seconds", "table", _TABLE), name),
         ),
         timeseries(
             "Files",
             "Data files of the newest version, and small files that wait to be joined.",
             "short",
-            Query(total("tidegate_table_files", "table", _TABLE), name),
-            Query(total("tidegate_table_small_files", "table", _TABLE), "{{table}} small"),
+            PanelQuery(total("tidegate_table_files", "table", _TABLE), name),
+            PanelQuery(total("tidegate_table_small_files", "table", _TABLE), "{{table}} small"),
         ),
         timeseries(
             "Size",
             "Size of the data files of the newest version. Files of older versions stay on disk until vacuum.",
             "bytes",
-            Query(total("tidegate_table_size_bytes", "table", _TABLE), name),
+            PanelQuery(total("tidegate_table_size_bytes", "table", _TABLE), name),
         ),
         timeseries(
             "Table load time",
             "Time to open the table: its log is read up to the newest version.",
             "s",
-            Query(total("tidegate_table_snapshot_load_seconds", "table", _TABLE, how="max"), name),
+            PanelQuery(total("tidegate_table_snapshot_load_seconds", "table", _TABLE, how="max"), name),
         ),
         timeseries(
             "Time since complete maintenance",
             "Time since all due maintenance of the table was done. After some minutes it is overdue.",
             "s",
-            Query(age("tidegate_table_maintained_timestamp_seconds", "table", _TABLE), name),
+            PanelQuery(age("tidegate_table_maintained_timestamp_seconds", "table", _TABLE), name),
         ),
         timeseries(
             "Days until the disk is full",
             "At the pace of the last hours. No line if the used space does not grow.",
             "d",
-            Query(total("tidegate_table_disk_full_days", "mountpoint", how="min"), "{{mountpoint}}"),
+            PanelQuery(total("tidegate_table_disk_full_days", "mountpoint", how="min"), "{{mountpoint}}"),
         ),
     ]
 
@@ -63,49 +63,49 @@ def device_panels() -> list[Panel]:
             "Devices ever heard; those that can count as silent; heard within the hour; silent by their learned interval; with a "
             "clock off by a minute; rejected within the hour for a reason that they did not have in the day before.",
             "short",
-            Query(total("tidegate_devices_known", how="max"), "known"),
-            Query(total("tidegate_devices_heard", how="max"), "may be silent"),
-            Query(total("tidegate_devices_active", how="max"), "active"),
-            Query(total("tidegate_devices_silent", how="max"), "silent"),
-            Query(total("tidegate_devices_skewed", how="max"), "clock off"),
-            Query(total("tidegate_devices_newly_refused", how="max"), "newly rejected"),
+            PanelQuery(total("tidegate_devices_known", how="max"), "known"),
+            PanelQuery(total("tidegate_devices_heard", how="max"), "may be silent"),
+            PanelQuery(total("tidegate_devices_active", how="max"), "active"),
+            PanelQuery(total("tidegate_devices_silent", how="max"), "silent"),
+            PanelQuery(total("tidegate_devices_skewed", how="max"), "clock off"),
+            PanelQuery(total("tidegate_devices_newly_refused", how="max"), "newly rejected"),
         ),
         timeseries(
             "Ledger of the last settled hour",
             "Outcomes of the messages in the ledger.",
             "short",
-            Query(total(_LEDGER, "outcome", how="max"), "{{outcome}}"),
+            PanelQuery(total(_LEDGER, "outcome", how="max"), "{{outcome}}"),
         ),
         timeseries(
             "Gaps and late messages",
             "Messages missing between sequence numbers, and stored messages that were late, in the last hour.",
             "short",
-            Query(total("tidegate_ledger_gap_messages", how="max"), "missing"),
-            Query(total("tidegate_ledger_late_messages", how="max"), "late"),
+            PanelQuery(total("tidegate_ledger_gap_messages", how="max"), "missing"),
+            PanelQuery(total("tidegate_ledger_late_messages", how="max"), "late"),
         ),
         timeseries(
             "Audit",
             "Messages that the last audit checked, and errors that the audit or the ledger found. Every error count must be 0.",
             "short",
-            Query(total("tidegate_audit_messages", how="max"), "messages checked"),
-            Query(total("tidegate_audit_unaccounted_messages", how="max"), "lost"),
-            Query(total("tidegate_audit_duplicate_rows", how="max"), "duplicate rows"),
-            Query(total("tidegate_audit_order_violations", how="max"), "out of order"),
-            Query(total("tidegate_ledger_unaccounted_messages", how="max"), "unaccounted in the ledger"),
+            PanelQuery(total("tidegate_audit_messages", how="max"), "messages checked"),
+            PanelQuery(total("tidegate_audit_unaccounted_messages", how="max"), "lost"),
+            PanelQuery(total("tidegate_audit_duplicate_rows", how="max"), "duplicate rows"),
+            PanelQuery(total("tidegate_audit_order_violations", how="max"), "out of order"),
+            PanelQuery(total("tidegate_ledger_unaccounted_messages", how="max"), "unaccounted in the ledger"),
         ),
         stat(
             "Audit duration",
             "Duration of the last audit, and the receive time that audits left out because outages were too long.",
             "s",
-            Query(total("tidegate_audit_duration_seconds", how="max"), "duration"),
-            Query(growth("tidegate_audit_skipped_seconds_total", window="$__range"), "left out"),
+            PanelQuery(total("tidegate_audit_duration_seconds", how="max"), "duration"),
+            PanelQuery(growth("tidegate_audit_skipped_seconds_total", window="$__range"), "left out"),
             height=8,
         ),
         stat(
             "Certificates expire in",
             "Time until the certificate that a server presents expires. Empty without TLS.",
             "s",
-            Query(
+            PanelQuery(
                 f"min by (server) ({select('tidegate_certificate_expiry_timestamp_seconds')}) - time()", "{{server}}"
             ),
             height=8,
@@ -121,37 +121,37 @@ def monitor_panels() -> list[Panel]:
             "Probe duration",
             "Mean duration of one check, by probe.",
             "s",
-            Query(mean("tidegate_monitor_probe_duration_seconds", "probe"), "{{probe}}"),
+            PanelQuery(mean("tidegate_monitor_probe_duration_seconds", "probe"), "{{probe}}"),
         ),
         timeseries(
             "Probe failures",
             "Failed checks by probe. The figures of a probe are missing until a check succeeds again.",
             "ops",
-            Query(rate("tidegate_monitor_probe_failures_total", "probe"), "{{probe}}"),
+            PanelQuery(rate("tidegate_monitor_probe_failures_total", "probe"), "{{probe}}"),
         ),
         timeseries(
             "Page",
             "Browsers that show the page, and HTTP answers per second by status code.",
             "short",
-            Query(total("tidegate_monitor_page_viewers"), "browsers"),
-            Query(rate("tidegate_monitor_page_requests_total", "code"), "{{code}} per second"),
+            PanelQuery(total("tidegate_monitor_page_viewers"), "browsers"),
+            PanelQuery(rate("tidegate_monitor_page_requests_total", "code"), "{{code}} per second"),
         ),
         timeseries(
             "Versions",
             "Instances by part and version. Two versions of one part mean an unfinished upgrade.",
             "short",
-            Query(total("tidegate_build_info", "part, version"), "{{part}} {{version}}"),
+            PanelQuery(total("tidegate_build_info", "part, version"), "{{part}} {{version}}"),
         ),
         timeseries(
             "JMX scrape",
             "Time that the agent of each JVM took to read its beans.",
             "s",
-            Query(total("jmx_scrape_duration_seconds", "job", how="max"), "{{job}}"),
+            PanelQuery(total("jmx_scrape_duration_seconds", "job", how="max"), "{{job}}"),
         ),
         timeseries(
             "JMX errors",
             "1 if the agent could not read its beans.",
             "short",
-            Query(total("jmx_scrape_error", "job", how="max"), "{{job}}"),
+            PanelQuery(total("jmx_scrape_error", "job", how="max"), "{{job}}"),
         ),
     ]

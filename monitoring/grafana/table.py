@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from monitoring.grafana.panel import Panel, Query, field, panel
+from monitoring.grafana.panel import Panel, PanelQuery, field, panel
 
 __all__ = ["table"]
 
@@ -11,7 +11,7 @@ def table(
     title: str,
     description: str,
     unit: str,
-    *queries: Query,
+    *queries: PanelQuery,
     by: Sequence[str],
     hide: Sequence[str] = (),
     width: int = 12,

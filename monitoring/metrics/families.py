@@ -13,11 +13,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-__all__ = ["Family", "ProbeCollector", "Samples"]
+__all__ = ["MetricFamily", "ProbeCollector", "Samples"]
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class MetricFamily:
     """One metric name; a counter's name ends in `_total`."""
 
     name: str
@@ -33,7 +33,7 @@ Samples = Mapping[str, Sequence[tuple[tuple[str, ...], float]]]
 class ProbeCollector(Collector):
     """The families of one registry that probes fill; safe from any thread."""
 
-    def __init__(self, registry: CollectorRegistry, families: Iterable[Family]) -> None:
+    def __init__(self, registry: CollectorRegistry, families: Iterable[MetricFamily]) -> None:
         self._families = {family.name: family for family in families}
         self._samples: dict[str, Samples] = {}
         self._lock = threading.Lock()

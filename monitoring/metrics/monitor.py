@@ -8,7 +8,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from monitoring.metrics.buckets import CHORE_BUCKETS
-from monitoring.metrics.families import Family, ProbeCollector
+from monitoring.metrics.families import MetricFamily, ProbeCollector
 
 __all__ = ["AUDIT", "BROKER", "CERTIFICATES", "DEVICES", "HOST", "KAFKA", "PROBES", "MonitorMetrics"]
 
@@ -16,31 +16,33 @@ _PARTITION: Final = ("topic", "partition")
 _GROUP: Final = ("consumergroup", "topic", "partition")
 
 KAFKA: Final = (
-    Family("kafka_brokers", "Brokers that the cluster lists."),
-    Family("kafka_topic_partitions", "Partitions of the topic.", ("topic",)),
-    Family("kafka_topic_partition_current_offset", "Next offset to be written to the partition.", _PARTITION),
-    Family("kafka_topic_partition_oldest_offset", "Oldest offset that the partition still has.", _PARTITION),
-    Family("kafka_topic_partition_in_sync_replica", "Replicas of the partition that are in sync.", _PARTITION),
-    Family("kafka_topic_partition_leader", "Id of the partition's leader; -1 without a leader.", _PARTITION),
-    Family(
+    MetricFamily("kafka_brokers", "Brokers that the cluster lists."),
+    MetricFamily("kafka_topic_partitions", "Partitions of the topic.", ("topic",)),
+    MetricFamily("kafka_topic_partition_current_offset", "Next offset to be written to the partition.", _PARTITION),
+    MetricFamily("kafka_topic_partition_oldest_offset", "Oldest offset that the partition still has.", _PARTITION),
+    MetricFamily("kafka_topic_partition_in_sync_replica", "Replicas of the partition that are in sync.", _PARTITION),
+    MetricFamily("kafka_topic_partition_leader", "Id of the partition's leader; -1 without a leader.", _PARTITION),
+    MetricFamily(
         "kafka_topic_partition_under_replicated_partition",
         "1 while a replica of the partition is out of sync.",
         _PARTITION,
     ),
-    Family(
+    MetricFamily(
         "tidegate_kafka_under_min_isr_partitions",
         "Partitions of the topic with fewer replicas in sync than min.insync.replicas: Kafka rejects records for them.",
         ("topic",),
     ),
-    Family("kafka_consumergroup_current_offset", "Next offset that the group reads.", _GROUP),
-    Family("kafka_consumergroup_lag", "Records that the group has not read; grows while the stream is down.", _GROUP),
-    Family("tidegate_kafka_reachable", "1 while Kafka answers the monitor."),
-    Family(
+    MetricFamily("kafka_consumergroup_current_offset", "Next offset that the group reads.", _GROUP),
+    MetricFamily(
+        "kafka_consumergroup_lag", "Records that the group has not read; grows while the stream is down.", _GROUP
+    ),
+    MetricFamily("tidegate_kafka_reachable", "1 while Kafka answers the monitor."),
+    MetricFamily(
         "tidegate_kafka_lag_seconds",
         "Age in seconds of the oldest record that the group has not read, by Kafka's clock; 0 if it has read all.",
         ("consumergroup", "topic"),
     ),
-    Family(
+    MetricFamily(
         "tidegate_kafka_time_to_data_loss_seconds",
         "Seconds until retention deletes a record that the group has not read, at the present pace; infinite without lag.",
         ("consumergroup", "topic"),
@@ -49,73 +51,77 @@ KAFKA: Final = (
 """Filled by the probe `kafka`; only Tidegate's own topics and groups."""
 
 BROKER: Final = (
-    Family("tidegate_broker_reachable", "1 while the MQTT broker accepts the monitor's connection."),
-    Family("tidegate_broker_sys_available", "1 if the broker publishes its own figures under $SYS."),
-    Family("broker_clients_connected", "Connected clients."),
-    Family("broker_clients_disconnected", "Disconnected clients whose sessions the broker keeps."),
-    Family("broker_messages_received", "MQTT packets received since the broker's start."),
-    Family("broker_messages_sent", "MQTT packets sent since the broker's start."),
-    Family("broker_messages_stored", "Messages that the broker holds, including retained ones."),
-    Family("broker_messages_stored_bytes", "Bytes of the messages that the broker holds, if it reports them."),
-    Family("broker_publish_messages_received", "PUBLISH packets received since the broker's start."),
-    Family("broker_publish_messages_sent", "PUBLISH packets sent since the broker's start."),
-    Family("broker_publish_messages_dropped", "PUBLISH packets that the broker dropped since its start."),
-    Family("broker_bytes_received", "Bytes received since the broker's start."),
-    Family("broker_bytes_sent", "Bytes sent since the broker's start."),
-    Family("broker_uptime", "Seconds since the broker's start."),
+    MetricFamily("tidegate_broker_reachable", "1 while the MQTT broker accepts the monitor's connection."),
+    MetricFamily("tidegate_broker_sys_available", "1 if the broker publishes its own figures under $SYS."),
+    MetricFamily("broker_clients_connected", "Connected clients."),
+    MetricFamily("broker_clients_disconnected", "Disconnected clients whose sessions the broker keeps."),
+    MetricFamily("broker_messages_received", "MQTT packets received since the broker's start."),
+    MetricFamily("broker_messages_sent", "MQTT packets sent since the broker's start."),
+    MetricFamily("broker_messages_stored", "Messages that the broker holds, including retained ones."),
+    MetricFamily("broker_messages_stored_bytes", "Bytes of the messages that the broker holds, if it reports them."),
+    MetricFamily("broker_publish_messages_received", "PUBLISH packets received since the broker's start."),
+    MetricFamily("broker_publish_messages_sent", "PUBLISH packets sent since the broker's start."),
+    MetricFamily("broker_publish_messages_dropped", "PUBLISH packets that the broker dropped since its start."),
+    MetricFamily("broker_bytes_received", "Bytes received since the broker's start."),
+    MetricFamily("broker_bytes_sent", "Bytes sent since the broker's start."),
+    MetricFamily("broker_uptime", "Seconds since the broker's start."),
 )
 """Filled by the probe `broker` from `$SYS`; mosquitto-exporter's names, which carry no `_total`."""
 
 HOST: Final = (
-    Family("node_cpu_seconds_total", "CPU time in seconds by mode, all CPUs together.", ("mode",), "counter"),
-    Family("node_memory_MemAvailable_bytes", "Bytes of memory that programs can use without swapping."),
-    Family("node_memory_MemTotal_bytes", "Bytes of memory of the machine."),
-    Family("node_filesystem_avail_bytes", "Free bytes of the disks that hold data.", ("mountpoint",)),
-    Family("node_filesystem_size_bytes", "Size in bytes of the disks that hold data.", ("mountpoint",)),
-    Family(
+    MetricFamily("node_cpu_seconds_total", "CPU time in seconds by mode, all CPUs together.", ("mode",), "counter"),
+    MetricFamily("node_memory_MemAvailable_bytes", "Bytes of memory that programs can use without swapping."),
+    MetricFamily("node_memory_MemTotal_bytes", "Bytes of memory of the machine."),
+    MetricFamily("node_filesystem_avail_bytes", "Free bytes of the disks that hold data.", ("mountpoint",)),
+    MetricFamily("node_filesystem_size_bytes", "Size in bytes of the disks that hold data.", ("mountpoint",)),
+    MetricFamily(
         "tidegate_table_disk_full_days",
         "Days until a disk that holds data is full, at the pace of the last hours; infinite if its data does not grow.",
         ("mountpoint",),
     ),
-    Family("node_disk_io_time_seconds_total", "Seconds that disks were busy, all together.", (), "counter"),
+    MetricFamily("node_disk_io_time_seconds_total", "Seconds that disks were busy, all together.", (), "counter"),
 )
 """Filled by the probe `host`; `rate(node_cpu_seconds_total{mode="iowait"})` over all modes is the IO wait ratio."""
 
 DEVICES: Final = (
-    Family("tidegate_devices_known", "Devices that have ever sent a message."),
-    Family(
+    MetricFamily("tidegate_devices_known", "Devices that have ever sent a message."),
+    MetricFamily(
         "tidegate_devices_heard",
         "Devices checked for silence: seen within 3 days or 20 of their intervals, and for long enough to know the interval.",
     ),
-    Family("tidegate_devices_active", "Devices seen within the last hour."),
-    Family(
+    MetricFamily("tidegate_devices_active", "Devices seen within the last hour."),
+    MetricFamily(
         "tidegate_devices_silent", "Devices silent for much longer than their learned interval, among those checked."
     ),
-    Family("tidegate_devices_skewed", "Devices with a clock more than a minute off, seen within the last 24 hours."),
-    Family(
+    MetricFamily(
+        "tidegate_devices_skewed", "Devices with a clock more than a minute off, seen within the last 24 hours."
+    ),
+    MetricFamily(
         "tidegate_devices_newly_refused",
         "Pairs of device and reason with rejections within the last hour and none in the 24 hours before.",
     ),
-    Family("tidegate_ledger_messages", "Messages of the last settled hour, by outcome.", ("outcome",)),
-    Family("tidegate_ledger_gap_messages", "Messages missing between sequence numbers in the last hour."),
-    Family("tidegate_ledger_late_messages", "Stored messages of the last hour that were late."),
+    MetricFamily("tidegate_ledger_messages", "Messages of the last settled hour, by outcome.", ("outcome",)),
+    MetricFamily("tidegate_ledger_gap_messages", "Messages missing between sequence numbers in the last hour."),
+    MetricFamily("tidegate_ledger_late_messages", "Stored messages of the last hour that were late."),
 )
 """Filled by the probe `tables` from `devices` and `ledger`."""
 
 AUDIT: Final = (
-    Family(
+    MetricFamily(
         "tidegate_audit_unaccounted_messages",
         "Acknowledged messages that were lost. Kept until an audit of that time finds none, or the finding is accepted.",
     ),
-    Family("tidegate_audit_duplicate_rows", "Rows stored twice. Kept until a later audit or acceptance clears it."),
-    Family(
+    MetricFamily(
+        "tidegate_audit_duplicate_rows", "Rows stored twice. Kept until a later audit or acceptance clears it."
+    ),
+    MetricFamily(
         "tidegate_audit_order_violations",
         "Readings of a device that are out of order in their topic. Kept until a later audit or acceptance clears it.",
     ),
-    Family("tidegate_audit_messages", "Messages that the last audit examined."),
-    Family("tidegate_audit_timestamp_seconds", "Unix time of the end of the last audit."),
-    Family("tidegate_audit_duration_seconds", "Duration of the last audit in seconds."),
-    Family(
+    MetricFamily("tidegate_audit_messages", "Messages that the last audit examined."),
+    MetricFamily("tidegate_audit_timestamp_seconds", "Unix time of the end of the last audit."),
+    MetricFamily("tidegate_audit_duration_seconds", "Duration of the last audit in seconds."),
+    MetricFamily(
         "tidegate_audit_skipped_seconds_total",
         "Seconds of receive time that no audit covered, since the monitor's start: an outage was longer than an audit's reach.",
         (),
@@ -125,7 +131,7 @@ AUDIT: Final = (
 """Filled by the probe `audit`."""
 
 CERTIFICATES: Final = (
-    Family(
+    MetricFamily(
         "tidegate_certificate_expiry_timestamp_seconds",
         "Unix time at which the server's certificate expires.",
         ("server",),

@@ -16,14 +16,14 @@ from monitoring.metrics.monitor import PROBES, MonitorMetrics
 from monitoring.metrics.process import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
 
-__all__ = ["declared"]
+__all__ = ["declared_samples"]
 
 _ENDINGS: Final = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_sum", "_count")}
 _OF_PROMETHEUS: Final = {"up": ()}
 
 
 @lru_cache(maxsize=1)
-def declared() -> MappingProxyType[str, tuple[str, ...]]:
+def declared_samples() -> MappingProxyType[str, tuple[str, ...]]:
     """Return sample name -> label names, without those that Prometheus adds (`job`, `instance`); a `_bucket` also has `le`."""
     found: dict[str, tuple[str, ...]] = dict(_OF_PROMETHEUS)
     for collector in _collectors():

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Answer", "Answers", "PageError", "TopicRequest"]
+__all__ = ["Answer", "PageApi", "PageError", "TopicRequest"]
 
 Answer = dict[str, Any]
 
@@ -41,7 +41,7 @@ class TopicRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class PageApi:
     """Slow callables that answer the page. Each runs outside the server's thread, with the arguments as the browser sent them.
 
     Attributes:

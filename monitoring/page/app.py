@@ -19,13 +19,13 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from monitoring.metrics.monitor import MonitorMetrics
-from monitoring.page.answers import Answers, PageError
+from monitoring.page.answers import PageApi, PageError
 from monitoring.page.assets import Assets
-from monitoring.page.board import Board
+from monitoring.page.board import SnapshotBroadcaster
 from monitoring.page.json_response import error_response, json_response
 from monitoring.page.runbooks import runbook_html, runbook_page
-from monitoring.page.security import MOST_BODY_BYTES, Guard, check_token
-from monitoring.page.stream import Viewers
+from monitoring.page.security import MOST_BODY_BYTES, RequestGuard, check_token
+from monitoring.page.stream import SnapshotViewers
 from monitoring.page.topic_request import topic_request
 from monitoring.page.workers import Workers
 from monitoring.settings import MonitoringSettings
@@ -57,8 +57,8 @@ class Page:
 
 def make_page(
     settings: MonitoringSettings,
-    board: Board,
-    answers: Answers,
+    board: SnapshotBroadcaster,
+    answers: PageApi,
     *,
     registry: CollectorRegistry,
     metrics: MonitorMetrics,
@@ -66,7 +66,7 @@ def make_page(
     assets: Assets | None = None,
 ) -> Page:
     """Return the page of one monitor."""
-    viewers = Viewers(board, metrics.viewers)
+    viewers = SnapshotViewers(board, metrics.viewers)
     routes = _Routes(settings, board, answers, registry, healthy, viewers, assets or Assets())
     app = Starlette(
         routes=routes.listed(),
@@ -77,7 +77,7 @@ def make_page(
     def count(status: int) -> None:
         metrics.requests.labels(f"{status // 100}xx").inc()
 
-    return Page(Guard(app, hosts=hosts, count=count), viewers.close)
+    return Page(RequestGuard(app, hosts=hosts, count=count), viewers.close)
 
 
 async def _told(_request: Request, error: Exception) -> Response:
@@ -99,11 +99,11 @@ class _Routes:
     def __init__(
         self,
         settings: MonitoringSettings,
-        board: Board,
-        answers: Answers,
+        board: SnapshotBroadcaster,
+        answers: PageApi,
         registry: CollectorRegistry,
         healthy: Callable[[], tuple[bool, str]],
-        viewers: Viewers,
+        viewers: SnapshotViewers,
         assets: Assets,
     ) -> None:
         self._settings, self._board, self._answers = settings, board, answers

@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-__all__ = ["Board", "encode"]
+__all__ = ["SnapshotBroadcaster", "encode_ascii_json"]
 
 KEPT_SECONDS: Final = 1800.0
 
 
-def encode(value: object) -> bytes:
+def encode_ascii_json(value: object) -> bytes:
     """Encode as ASCII JSON, so that texts from devices are always escaped. A number that JSON cannot express becomes null."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
@@ -29,7 +29,7 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-class Board:
+class SnapshotBroadcaster:
     """The newest snapshot; the look's thread writes it, the server's thread reads it."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Board:
 
     def publish(self, snapshot: Mapping[str, Any]) -> None:
         """Replace the snapshot and wake its listeners."""
-        encoded, at = encode(snapshot), float(snapshot["at"])
+        encoded, at = encode_ascii_json(snapshot), float(snapshot["at"])
         with self._lock:
             self._encoded, self._event = encoded, b"event: snapshot\ndata: " + encoded + b"\n\n"
             self._points.append((at, snapshot["point"]))

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from monitoring.page.answers import PageError
 from monitoring.page.json_response import error_response
 
-__all__ = ["HEADERS", "MOST_BODY_BYTES", "Guard", "check_token", "read_token"]
+__all__ = ["HEADERS", "MOST_BODY_BYTES", "RequestGuard", "check_token", "read_token"]
 
 MOST_BODY_BYTES: Final = 64 * 1024
 METHODS: Final = ("GET", "HEAD", "POST")
@@ -40,7 +40,7 @@ HEADERS: Final = {
 }
 
 
-class Guard:
+class RequestGuard:
     """Middleware that checks every request before the app handles it.
 
     Args:

@@ -11,19 +11,19 @@ from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from monitoring.page.answers import PageError
-from monitoring.page.board import Board
+from monitoring.page.board import SnapshotBroadcaster
 
-__all__ = ["MOST_VIEWERS", "Viewers"]
+__all__ = ["MOST_VIEWERS", "SnapshotViewers"]
 
 MOST_VIEWERS: Final = 50
 SEND_SECONDS: Final = 10.0
 """A viewer that accepts no data for this long has gone, even if its connection is still open."""
 
 
-class Viewers:
+class SnapshotViewers:
     """All browsers that follow the stream. Use it on the server's loop only, except `close`."""
 
-    def __init__(self, board: Board, gauge: Gauge) -> None:
+    def __init__(self, board: SnapshotBroadcaster, gauge: Gauge) -> None:
         self._board, self._gauge = board, gauge
         self._loop: asyncio.AbstractEventLoop | None = None
         self._news = asyncio.Event()
@@ -78,7 +78,9 @@ class Viewers:
 class _Stream(EventSourceResponse):
     """A stream that is counted while it is open; its end because of a slow viewer is not an error."""
 
-    def __init__(self, viewers: Viewers, events: AsyncIterator[bytes], *, ping: int, send_timeout: float) -> None:
+    def __init__(
+        self, viewers: SnapshotViewers, events: AsyncIterator[bytes], *, ping: int, send_timeout: float
+    ) -> None:
         super().__init__(events, ping=ping, send_timeout=send_timeout, sep="\n")
         self._viewers = viewers
 

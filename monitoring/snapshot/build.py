@@ -6,7 +6,7 @@ from monitoring.history import History
 from monitoring.settings import MonitoringSettings
 from monitoring.snapshot import figures, host, kafka, tables
 from monitoring.snapshot import flow as stations
-from monitoring.snapshot.side import Names, Side
+from monitoring.snapshot.side import KafkaNames, SnapshotInputs
 
 __all__ = ["METRICS", "build_snapshot"]
 
@@ -24,7 +24,7 @@ _NO_DEVICES: Final[dict[str, Any]] = {
 
 
 def build_snapshot(
-    memory: History, side: Side, names: Names, settings: MonitoringSettings, *, now: float
+    memory: History, side: SnapshotInputs, names: KafkaNames, settings: MonitoringSettings, *, now: float
 ) -> dict[str, Any]:
     """Return one snapshot as JSON-ready data; unknown values are None or empty, never zero."""
     rates, latency = figures.fleet_rates(memory), figures.latency_ms(memory)

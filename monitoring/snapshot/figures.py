@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from monitoring.history import History
-from monitoring.indicators import ARRIVED, Count, Indicator, freshness, validity
+from monitoring.indicators import ARRIVED, EventCount, Indicator, freshness, validity
 from monitoring.settings import MonitoringSettings
-from monitoring.snapshot.numbers import by_label, finite, is_silent, less, total
+from monitoring.snapshot.numbers import by_label, finite, is_silent, subtract_other, total
 
 __all__ = [
     "METRICS",
@@ -70,13 +70,13 @@ def fleet_rates(memory: History) -> dict[str, float | None]:
 
     arrived, seen = rate(ARRIVED, _CANARY), rate(_SEEN, _CANARY)
     return {
-        "received": less(rate(_RECEIVED), [arrived]),
-        "accepted": less(rate(_ACCEPTED), [arrived]),
-        "readings": less(rate(_READINGS), [arrived]),
+        "received": subtract_other(rate(_RECEIVED), [arrived]),
+        "accepted": subtract_other(rate(_ACCEPTED), [arrived]),
+        "readings": subtract_other(rate(_READINGS), [arrived]),
         "dead_lettered": rate(_REJECTED),
         "ignored": rate(_IGNORED),
-        "acknowledged": less(rate(_ACKNOWLEDGED), [arrived]),
-        "rows": less(rate(_ROWS, _STREAM, table="readings"), [seen]),
+        "acknowledged": subtract_other(rate(_ACKNOWLEDGED), [arrived]),
+        "rows": subtract_other(rate(_ROWS, _STREAM, table="readings"), [seen]),
     }
 
 
@@ -131,7 +131,7 @@ def objectives(memory: History, settings: MonitoringSettings, *, watched_seconds
     window = min(MEMORY_SECONDS, watched_seconds)
 
     def ratio(indicator: Indicator, seconds: float) -> float | None:
-        def increase(count: Count) -> float | None:
+        def increase(count: EventCount) -> float | None:
             return total(memory.increase(count.metric, seconds, **({"le": count.le} if count.le else {})))
 
         return indicator.ratio(increase)

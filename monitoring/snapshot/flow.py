@@ -12,7 +12,7 @@ from monitoring.history import History
 from monitoring.metrics.buckets import LATENCY_BUCKETS
 from monitoring.snapshot.kafka import kafka_rate, lag
 from monitoring.snapshot.numbers import finite, is_silent, total
-from monitoring.snapshot.side import Names, Side
+from monitoring.snapshot.side import KafkaNames, SnapshotInputs
 from monitoring.targets import JVMS
 
 __all__ = ["METRICS", "flow", "parts_of"]
@@ -63,7 +63,7 @@ PARTS: Final = {
 """Station -> parts whose alerts are shown there."""
 
 
-def parts_of(memory: History, side: Side) -> dict[str, dict[str, Any]]:
+def parts_of(memory: History, side: SnapshotInputs) -> dict[str, dict[str, Any]]:
     """Return every part with its state: from its supervisor, or else by its answers."""
     if side.parts is not None:
         return {name: {key: part.get(key) for key in ("state", "since", "detail")} for name, part in side.parts.items()}
@@ -87,8 +87,8 @@ def _part(answers: float | None, words: str) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class _Look:
     memory: History
-    side: Side
-    names: Names
+    side: SnapshotInputs
+    names: KafkaNames
 
     def one(self, metric: str, **labels: str) -> float | None:
         return total(self.memory.latest(metric, **labels))
@@ -96,8 +96,8 @@ class _Look:
 
 def flow(
     memory: History,
-    side: Side,
-    names: Names,
+    side: SnapshotInputs,
+    names: KafkaNames,
     *,
     rates: Mapping[str, float | None],
     tables: Sequence[Mapping[str, Any]],
@@ -209,7 +209,7 @@ def _stream_state(look: _Look, latency_seconds: float | None, wanted_seconds: fl
     return state, detail
 
 
-def _devices_state(side: Side) -> Verdict:
+def _devices_state(side: SnapshotInputs) -> Verdict:
     if "known" not in side.devices:
         return "unknown", "no devices in the tables yet"
     silent = _silent(side.devices) or 0
@@ -235,7 +235,7 @@ def _figure(name: str, value: float | None, unit: str = "") -> Figure:
     return {"name": name, "value": finite(value, 2), "unit": unit}
 
 
-def _devices(side: Side, rates: Mapping[str, float | None]) -> list[Figure]:
+def _devices(side: SnapshotInputs, rates: Mapping[str, float | None]) -> list[Figure]:
     known = side.devices
     return [
         _figure("messages", rates["received"], "/s"),

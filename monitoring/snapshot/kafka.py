@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from monitoring.history import History, Labels
 from monitoring.snapshot.numbers import finite, total
-from monitoring.snapshot.side import Names
+from monitoring.snapshot.side import KafkaNames
 
 __all__ = ["METRICS", "kafka", "kafka_rate", "lag"]
 
@@ -24,7 +24,7 @@ _REACHABLE: Final = "tidegate_kafka_reachable"
 METRICS: Final = frozenset({_END, _COMMITTED, _LAG, _LAG_SECONDS, _LOSS, _BROKERS, _BEHIND, _REACHABLE})
 
 
-def kafka(memory: History, names: Names) -> dict[str, Any]:
+def kafka(memory: History, names: KafkaNames) -> dict[str, Any]:
     """Return brokers, partitions and groups, in order of their names."""
     return {
         "brokers": total(memory.latest(_BROKERS)),
@@ -33,7 +33,7 @@ def kafka(memory: History, names: Names) -> dict[str, Any]:
     }
 
 
-def lag(memory: History, names: Names) -> dict[str, float]:
+def lag(memory: History, names: KafkaNames) -> dict[str, float]:
     """Return the records not landed yet, per topic, as Kafka reports them, so that the lag grows while the stream is down.
 
     The lag is unknown while Kafka does not answer: the stream's last figure would look like no lag.
@@ -58,7 +58,7 @@ def _rates(memory: History, metric: str) -> Mapping[Labels, float]:
     return {} if _is_away(memory) else memory.rate(metric, RATE_SECONDS)
 
 
-def _partitions(memory: History, names: Names) -> list[dict[str, Any]]:
+def _partitions(memory: History, names: KafkaNames) -> list[dict[str, Any]]:
     place = ("topic", "partition")
     ends, rates = _keyed(memory.latest(_END), *place), _keyed(_rates(memory, _END), *place)
     committed = _keyed(memory.latest(_COMMITTED, consumergroup=names.group), *place)

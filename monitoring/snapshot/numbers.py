@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from monitoring.history import History, Labels
 
-__all__ = ["by_label", "finite", "is_silent", "less", "total"]
+__all__ = ["by_label", "finite", "is_silent", "subtract_other", "total"]
 
 
 def is_silent(memory: History, job: str) -> bool:
@@ -34,6 +34,6 @@ def finite(value: float | None, digits: int = 3) -> float | None:
     return None if value is None or not math.isfinite(value) else round(value, digits)
 
 
-def less(value: float | None, taken: Iterable[float | None]) -> float | None:
+def subtract_other(value: float | None, taken: Iterable[float | None]) -> float | None:
     """Return `value` minus the values in `taken`; never below zero, since two processes count at different moments."""
     return None if value is None else finite(max(0.0, value - sum(each or 0.0 for each in taken)))

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Names", "Side"]
+__all__ = ["KafkaNames", "SnapshotInputs"]
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class KafkaNames:
     """Kafka's topic and the group that lands it, passed in because monitoring imports no hop."""
 
     readings: str
@@ -16,7 +16,7 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class SnapshotInputs:
     """Side data of one look.
 
     Attributes:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from lakehouse.changes import Change, DataFile, LogExpired, changes, newest_version, table_files
+from lakehouse.changes import DataFile, LogExpired, VersionChange, newest_version, read_changes, table_files
 from lakehouse.commit_metadata import CommitMetadata
 from lakehouse.derived import LEDGER
 from lakehouse.tables import DEAD_LETTERS, DUPLICATES, READINGS, Table
@@ -20,8 +20,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
-    "DEAD_LETTER_COLUMNS", "DUPLICATE_COLUMNS", "READING_COLUMNS", "Arrivals", "Log", "News", "erased_by", "gathered", "hash_of",
-    "news_of", "without",
+    "DEAD_LETTER_COLUMNS",
+    "DUPLICATE_COLUMNS",
+    "READING_COLUMNS",
+    "SharedArrivals",
+    "TableChangeReader",
+    "TableChanges",
+    "coalesce_few_rows",
+    "collect_changes",
+    "drop_devices",
+    "erased_device_hash",
+    "request_device_hash",
 ]  # fmt: skip
 
 SMALL_ROWS: Final = 200_000
@@ -41,7 +50,7 @@ DEAD_LETTER_COLUMNS: Final = (
 
 
 @dataclass(slots=True)
-class News:
+class TableChanges:
     """Changes of one table since a version, from its log.
 
     Attributes:
@@ -74,24 +83,24 @@ class News:
         return not (self.whole or self.groups or self.corrected or self.erased)
 
 
-def hash_of(device: str) -> str:
+def request_device_hash(device: str) -> str:
     """Return the name of a device in requests that must not name it: SHA-256 of its id."""
     return hashlib.sha256(device.encode()).hexdigest()
 
 
-def erased_by(metadata: CommitMetadata) -> str | None:
+def erased_device_hash(metadata: CommitMetadata) -> str | None:
     """The hash of the device that this commit erased; None where it erased none."""
     if metadata.request.get("kind") != "erase":
         return None
     arguments = {**metadata.request, **metadata.arguments}
     device = arguments.get("device")
     named = arguments.get("device_sha256")
-    return str(named) if named else hash_of(str(device)) if device else None
+    return str(named) if named else request_device_hash(str(device)) if device else None
 
 
-def news_of(found: Iterable[Change], after: int) -> News | None:
+def collect_changes(found: Iterable[VersionChange], after: int) -> TableChanges | None:
     """The news of consecutive versions; None where rows were changed in a way that no request names, or were lost."""
-    news = News(after)
+    news = TableChanges(after)
     landed: list[tuple[list[DataFile], set[str]]] = []
     for change in found:
         news.upto = change.version
@@ -101,7 +110,7 @@ def news_of(found: Iterable[Change], after: int) -> News | None:
             continue
         metadata = change.metadata
         device = metadata.arguments.get("device")
-        if erased := erased_by(metadata):
+        if erased := erased_device_hash(metadata):
             news.erased.add(erased)
             for _, hashes in landed:
                 hashes.add(erased)
@@ -117,18 +126,18 @@ def news_of(found: Iterable[Change], after: int) -> News | None:
     return news
 
 
-class Log:
+class TableChangeReader:
     """The log of one table as it grows. Not thread-safe."""
 
     def __init__(self, root: str, table: Table) -> None:
         self.root, self.table = root, table
         self.version = newest_version(root, table.name)
-        self._recent: list[Change] = []
+        self._recent: list[VersionChange] = []
 
     def look(self) -> None:
         """Take in what was committed since the last look; one look for a file where nothing was."""
         try:
-            for change in changes(self.root, self.table.name, after=self.version):
+            for change in read_changes(self.root, self.table.name, after=self.version):
                 self._recent.append(change)
                 self.version = change.version
         except LogExpired:
@@ -136,15 +145,15 @@ class Log:
             self.version = newest_version(self.root, self.table.name)
         del self._recent[:-_KEPT_VERSIONS]
 
-    def news(self, after: int | None) -> News:
+    def news(self, after: int | None) -> TableChanges:
         """Return the changes after a version; all rows if the log cannot tell, or if nothing was read yet (None)."""
         if after == self.version:
-            return News(self.version)
+            return TableChanges(self.version)
         found = None if after is None else self._news_after(after)
         if found is not None:
             return found
         files = table_files(self.root, self.table.name, version=self.version)
-        return News(self.version, [(files, frozenset())] if files else [], whole=True)
+        return TableChanges(self.version, [(files, frozenset())] if files else [], whole=True)
 
     def live_after(self, after: int | None) -> list[DataFile]:
         """Files that came after a version and are still part of the table: rows as they are now."""
@@ -157,29 +166,29 @@ class Log:
         gone = {file.path for change in found for file in change.removed}
         return [file for change in found for file in change.added if file.path not in gone]
 
-    def _news_after(self, after: int) -> News | None:
+    def _news_after(self, after: int) -> TableChanges | None:
         try:
-            return news_of(self._changes_after(after), after)
+            return collect_changes(self._changes_after(after), after)
         except LogExpired:
             return None
 
-    def _changes_after(self, after: int) -> list[Change]:
+    def _changes_after(self, after: int) -> list[VersionChange]:
         if after > self.version:
             raise LogExpired(after)  # the table was recreated
         known = [change for change in self._recent if change.version > after]
         if known and known[0].version == after + 1:
             return known
-        return list(changes(self.root, self.table.name, after=after, upto=self.version))
+        return list(read_changes(self.root, self.table.name, after=after, upto=self.version))
 
 
-class Arrivals:
+class SharedArrivals:
     """One look at the logs and one scan of the new readings for all who derive from them. Not thread-safe."""
 
     def __init__(self, spark: "SparkSession", root: str, *, every_seconds: float = 0.0) -> None:
         """`every_seconds`: how often a pass is due at most."""
         self._spark, self._root = spark, root
         self.readings, self.dead_letters, self.duplicates, self.ledger = (
-            Log(root, table) for table in (READINGS, DEAD_LETTERS, DUPLICATES, LEDGER)
+            TableChangeReader(root, table) for table in (READINGS, DEAD_LETTERS, DUPLICATES, LEDGER)
         )
         self._held: tuple[tuple[str, ...], DataFrame] | None = None
         self._looked = False
@@ -204,20 +213,20 @@ class Arrivals:
         for log in (self.readings, self.dead_letters, self.duplicates, self.ledger):
             log.look()
 
-    def rows(self, log: Log, news: News, columns: Sequence[str]) -> "DataFrame | None":
+    def rows(self, log: TableChangeReader, news: TableChanges, columns: Sequence[str]) -> "DataFrame | None":
         """Return these columns of the landed rows; None if there are no files."""
         parts = []
         for files, hashes in news.groups:
             part = rows_of(self._spark, self._root, log.table, files).select(*columns)
-            parts.append(without(part, hashes) or part)
+            parts.append(drop_devices(part, hashes) or part)
         if not parts:
             return None
         rows = parts[0]
         for part in parts[1:]:
             rows = rows.unionByName(part)
-        return gathered(rows, news.rows)
+        return coalesce_few_rows(rows, news.rows)
 
-    def readings_rows(self, news: News, columns: Sequence[str]) -> "DataFrame | None":
+    def readings_rows(self, news: TableChanges, columns: Sequence[str]) -> "DataFrame | None":
         """Return rows of readings like `rows`; kept in memory for the next caller with the same files and columns."""
         if news.whole or news.rows > SMALL_ROWS:
             return self.rows(self.readings, news, columns)
@@ -241,7 +250,7 @@ class Arrivals:
             self._held = None
 
 
-def without(rows: "DataFrame | None", hashes: Iterable[str]) -> "DataFrame | None":
+def drop_devices(rows: "DataFrame | None", hashes: Iterable[str]) -> "DataFrame | None":
     """The rows of other devices than these, named by their hashes."""
     listed = sorted(hashes)
     if rows is None or not listed:
@@ -251,6 +260,6 @@ def without(rows: "DataFrame | None", hashes: Iterable[str]) -> "DataFrame | Non
     return rows.where(~F.sha2(F.coalesce("device", F.lit("")).cast("binary"), 256).isin(listed))
 
 
-def gathered(rows: "DataFrame", count: int) -> "DataFrame":
+def coalesce_few_rows(rows: "DataFrame", count: int) -> "DataFrame":
     """Return the rows in one partition if they are few, so that later steps exchange nothing."""
     return rows.coalesce(1) if count <= SMALL_ROWS else rows

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from ingest.contract.errors import RetryableError
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 __all__ = ["Derivation", "Deriver", "arrival_derivations", "derivations"]
 
@@ -53,7 +53,7 @@ class Deriver:
         return news
 
 
-def derivations(writer: Writer) -> list[Derivation]:
+def derivations(writer: WriterContext) -> list[Derivation]:
     """All derivations of this version, in the order in which they run."""
     from streaming.derive.rollups import RollupDerivation
 
@@ -61,14 +61,14 @@ def derivations(writer: Writer) -> list[Derivation]:
 
 
 def arrival_derivations(
-    writer: Writer, *, every_seconds: float = 0.0, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    writer: WriterContext, *, every_seconds: float = 0.0, now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> list[Derivation]:
     """Ledger, latest and devices: they share one look and one scan, and `devices`, the last, ends the pass."""
-    from streaming.derive.arrivals import Arrivals
+    from streaming.derive.arrivals import SharedArrivals
     from streaming.derive.devices import DevicesDerivation
     from streaming.derive.latest import LatestDerivation
     from streaming.derive.ledger import LedgerDerivation
 
-    arrivals = Arrivals(writer.spark, writer.root, every_seconds=every_seconds)
+    arrivals = SharedArrivals(writer.spark, writer.root, every_seconds=every_seconds)
     latest = LatestDerivation(writer, arrivals, now=now)
     return [LedgerDerivation(writer, arrivals), latest, DevicesDerivation(writer, arrivals)]

@@ -20,10 +20,17 @@ from typing import TYPE_CHECKING, Final
 
 from lakehouse.changes import DataFile
 from lakehouse.derived import DEVICES
-from streaming.derive.arrivals import DEAD_LETTER_COLUMNS, READING_COLUMNS, Arrivals, News, gathered, without
-from streaming.derive.own import OwnTable
+from streaming.derive.arrivals import (
+    DEAD_LETTER_COLUMNS,
+    READING_COLUMNS,
+    SharedArrivals,
+    TableChanges,
+    coalesce_few_rows,
+    drop_devices,
+)
+from streaming.derive.own import DerivedTable
 from streaming.derive.source import rows_of
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -105,7 +112,7 @@ def heard_messages(readings: "DataFrame | None", dead_letters: "DataFrame | None
         found.append(refused.select("device", "received_at", nothing, waited, refusal.alias("refusal")))
     if not found:
         return None
-    return found[0] if len(found) == 1 else gathered(found[0].unionByName(found[1]), count)
+    return found[0] if len(found) == 1 else coalesce_few_rows(found[0].unionByName(found[1]), count)
 
 
 _KNOWN_CLAIM: Final = (
@@ -210,9 +217,9 @@ class DevicesDerivation:
 
     name = "devices"
 
-    def __init__(self, writer: Writer, arrivals: Arrivals) -> None:
+    def __init__(self, writer: WriterContext, arrivals: SharedArrivals) -> None:
         self._writer, self._arrivals = writer, arrivals
-        self._own = OwnTable(writer, DEVICES)
+        self._own = DerivedTable(writer, DEVICES)
 
     def run(self) -> bool:
         """Run one pass; return False if no message came."""
@@ -238,24 +245,28 @@ class DevicesDerivation:
         self._own.replace(rows, replaced, lambda _append: following)
         return True
 
-    def _rows(self, readings: News, letters: News, counts: list[DataFile]) -> "DataFrame | None":
+    def _rows(self, readings: TableChanges, letters: TableChanges, counts: list[DataFile]) -> "DataFrame | None":
         from pyspark.sql import functions as F
 
         arrivals, erased = self._arrivals, self._own.erased
         gone = erased | readings.erased | letters.erased
-        landed = without(arrivals.readings_rows(readings, READING_COLUMNS), erased - readings.erased)
-        refused = without(arrivals.rows(arrivals.dead_letters, letters, DEAD_LETTER_COLUMNS), erased - letters.erased)
+        landed = drop_devices(arrivals.readings_rows(readings, READING_COLUMNS), erased - readings.erased)
+        refused = drop_devices(
+            arrivals.rows(arrivals.dead_letters, letters, DEAD_LETTER_COLUMNS), erased - letters.erased
+        )
         if not self._writer.settings.count_retained:
             landed = landed if landed is None else landed.where("retained IS NOT TRUE")
             refused = refused if refused is None else refused.where("retain IS NOT TRUE")
         messages = heard_messages(landed, refused, count=readings.rows + letters.rows)
-        counted = arrivals.rows(arrivals.ledger, News(0, [(counts, frozenset())] if counts else []), _COUNT_COLUMNS)
+        counted = arrivals.rows(
+            arrivals.ledger, TableChanges(0, [(counts, frozenset())] if counts else []), _COUNT_COLUMNS
+        )
         files = list(self._own.files.values())
         known = rows_of(self._writer.spark, self._writer.root, DEVICES, files) if files else None
         if self._writer.settings.count_retained and counted is not None:
             counted = counted.drop("retained").withColumn("retained", F.lit(0).cast("bigint"))
         # The ledger may still name a device that an erasure, killed between two tables, has not taken out of it yet.
-        return device_rows(messages, without(counted, gone), without(known, gone), datetime.now(UTC))
+        return device_rows(messages, drop_devices(counted, gone), drop_devices(known, gone), datetime.now(UTC))
 
 
 _COUNT_COLUMNS: Final = ("device", "minute", "received", "ignored", "restarts", "retained")

@@ -12,9 +12,17 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.tables import Table
-from streaming.derive.windows import MINUTE_US, Range, Shape
+from streaming.derive.windows import MINUTE_US, ChangedRange, WindowShape
 
-__all__ = ["Stamp", "affected", "merged", "minute_partials", "sql_text", "stored", "window_partials"]
+__all__ = [
+    "WriteStamp",
+    "merge_partials",
+    "minute_partials",
+    "overlaps_changed_range",
+    "spark_literal",
+    "stored_partials",
+    "window_partials",
+]
 
 STORED, FOLDED, RECOMPUTED = 0, 1, 2
 """Kinds of parts: the table's own row, the addition of new readings, and the replacement of the row."""
@@ -41,7 +49,7 @@ def minute_partials(
         device, metric, minute; `count` (0 where the readings hold no number), sum, min, max, first, last, first_at,
         last_at; `seen`, the largest min(event time, receive time + skew), and `received`, the newest receive time.
     """
-    names = ", ".join(map(sql_text, excluded))
+    names = ", ".join(map(spark_literal, excluded))
     shown = f"event_us BETWEEN {_FIRST_US} AND {_LAST_US}" + (f" AND device NOT IN ({names})" if names else "")
     rows = readings if count_retained else readings.where("retained IS NOT TRUE")
     rows = rows.selectExpr(
@@ -62,12 +70,12 @@ def minute_partials(
     )  # fmt: skip
 
 
-def sql_text(text: str) -> str:
+def spark_literal(text: str) -> str:
     """A text as a literal of Spark's SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def window_partials(partials: DataFrame, shape: Shape, kind: int = FOLDED) -> DataFrame:
+def window_partials(partials: DataFrame, shape: WindowShape, kind: int = FOLDED) -> DataFrame:
     """The parts that minutes add to the windows of a shape: a row per partial and window that holds its minute."""
     if shape.step == shape.length:
         start = f"minute - pmod(minute, {shape.length}L)"
@@ -79,7 +87,7 @@ def window_partials(partials: DataFrame, shape: Shape, kind: int = FOLDED) -> Da
     )  # fmt: skip
 
 
-def stored(rows: DataFrame) -> DataFrame:
+def stored_partials(rows: DataFrame) -> DataFrame:
     """Rows of a rollup table as parts."""
     values = (f"unix_micros({name}) AS {name}" if name.endswith("_at") else name for name in _VALUES)
     return rows.selectExpr(
@@ -88,7 +96,7 @@ def stored(rows: DataFrame) -> DataFrame:
     )  # fmt: skip
 
 
-class Stamp:
+class WriteStamp:
     """The watermark and the time of a write as expressions whose value does not become part of the generated code.
 
     A plain literal does, and every pass would compile its code again.
@@ -99,7 +107,7 @@ class Stamp:
         self.watermark, self.now = (f"get({values}, {place} + kind - kind)" for place in (0, 1))
 
 
-def affected(ranges: Sequence[Range], shape: Shape) -> Column:
+def overlaps_changed_range(ranges: Sequence[ChangedRange], shape: WindowShape) -> Column:
     """Return whether a part (device, start) is of a window that overlaps any of these ranges."""
     found = F.lit(False)
     for each in ranges:
@@ -109,8 +117,13 @@ def affected(ranges: Sequence[Range], shape: Shape) -> Column:
     return found
 
 
-def merged(
-    parts: DataFrame, shape: Shape, stamp: Stamp, *, replaced: Column | None = None, kept_before: int | None = None
+def merge_partials(
+    parts: DataFrame,
+    shape: WindowShape,
+    stamp: WriteStamp,
+    *,
+    replaced: Column | None = None,
+    kept_before: int | None = None,
 ) -> DataFrame:
     """One row per device, metric and window, as the table has them.
 
@@ -157,7 +170,7 @@ def merged(
     return _rows(chosen, shape, stamp, touched="touched")
 
 
-def _rows(grouped: DataFrame, shape: Shape, stamp: Stamp, *, touched: str) -> DataFrame:
+def _rows(grouped: DataFrame, shape: WindowShape, stamp: WriteStamp, *, touched: str) -> DataFrame:
     """The table's columns: final once the watermark passed the window; a revision where a final window was touched."""
     final = f"start + {shape.length}L <= {stamp.watermark} OR was_final"
     columns = {

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import date
 from typing import Final
 
-from lakehouse.changes import DataFile, LogExpired, changes, newest_version, table_files
+from lakehouse.changes import DataFile, LogExpired, newest_version, read_changes, table_files
 from lakehouse.file_stats import time_span
 from streaming.derive.windows import DAY_US
 
@@ -33,7 +33,7 @@ class LiveFiles:
         """
         fresh: list[DataFile] = []
         try:
-            for change in changes(self._root, self._name, after=self.version, upto=upto):
+            for change in read_changes(self._root, self._name, after=self.version, upto=upto):
                 if not change.added and not change.removed:
                     # Rows were rearranged, or nothing was: the log's own summary says which files are live.
                     self._load()

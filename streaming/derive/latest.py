@@ -21,10 +21,17 @@ from lakehouse.files import read_columns
 from lakehouse.paths import table_uri
 from monitoring.silence import silence_seconds
 from streaming.arrow_sql import ArrowSql
-from streaming.derive.arrivals import READING_COLUMNS, SMALL_ROWS, Arrivals, News, gathered, without
-from streaming.derive.own import OwnTable
+from streaming.derive.arrivals import (
+    READING_COLUMNS,
+    SMALL_ROWS,
+    SharedArrivals,
+    TableChanges,
+    coalesce_few_rows,
+    drop_devices,
+)
+from streaming.derive.own import DerivedTable
 from streaming.derive.source import rows_of
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,10 +118,14 @@ class LatestDerivation:
     name = "latest"
 
     def __init__(
-        self, writer: Writer, arrivals: Arrivals, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+        self,
+        writer: WriterContext,
+        arrivals: SharedArrivals,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._writer, self._arrivals, self._now = writer, arrivals, now
-        self._own = OwnTable(writer, LATEST)
+        self._own = DerivedTable(writer, LATEST)
         self._stale_at: datetime | None = None
         self._looked_at = datetime.min.replace(tzinfo=UTC)
 
@@ -134,12 +145,12 @@ class LatestDerivation:
         self._own.replace(rows, replaced if rows is not None else (), lambda _append: {"readings": news.upto})
         return True
 
-    def _rows(self, news: News) -> "DataFrame | None":
+    def _rows(self, news: TableChanges) -> "DataFrame | None":
         from pyspark.sql import functions as F
 
         known = None if news.whole or not self._own.files else self._known()
         landed = self._counted(self._arrivals.readings_rows(news, READING_COLUMNS))
-        landed, known = without(landed, self._own.erased - news.erased), without(known, news.erased)
+        landed, known = drop_devices(landed, self._own.erased - news.erased), drop_devices(known, news.erased)
         if news.corrected:
             corrected = sorted(news.corrected)
             if known is not None:
@@ -179,7 +190,7 @@ class LatestDerivation:
     def _known(self) -> "DataFrame":
         files = list(self._own.files.values())
         rows = rows_of(self._writer.spark, self._writer.root, LATEST, files)
-        return gathered(rows, min(SMALL_ROWS, sum(file.rows or 0 for file in files)))
+        return coalesce_few_rows(rows, min(SMALL_ROWS, sum(file.rows or 0 for file in files)))
 
     def _anew(self, devices: list[str]) -> "DataFrame | None":
         """All readings of some devices, as the table is now."""
@@ -188,7 +199,9 @@ class LatestDerivation:
         everything = self._arrivals.readings.news(None)
         files = [file for file in everything.files if any(may_hold_text(file, "device", device) for device in devices)]
         rows = self._arrivals.rows(
-            self._arrivals.readings, News(everything.upto, [(files, frozenset())] if files else []), READING_COLUMNS
+            self._arrivals.readings,
+            TableChanges(everything.upto, [(files, frozenset())] if files else []),
+            READING_COLUMNS,
         )
         return None if rows is None else self._counted(rows.where(F.col("device").isin(devices)))
 

@@ -25,8 +25,15 @@ from lakehouse.derived import LEDGER
 from lakehouse.files import read_columns
 from lakehouse.paths import is_local, table_uri, to_path
 from streaming.checkpoint import Checkpoint, LocalCheckpoint
-from streaming.derive.arrivals import DEAD_LETTER_COLUMNS, DUPLICATE_COLUMNS, READING_COLUMNS, Arrivals, News, without
-from streaming.derive.ledger_cursor import LedgerCursor, reaches
+from streaming.derive.arrivals import (
+    DEAD_LETTER_COLUMNS,
+    DUPLICATE_COLUMNS,
+    READING_COLUMNS,
+    SharedArrivals,
+    TableChanges,
+    drop_devices,
+)
+from streaming.derive.ledger_cursor import LedgerCursor, has_landed_up_to
 from streaming.derive.ledger_epochs import forgotten_before, holes_after, later_numbers, newest_epochs
 from streaming.derive.ledger_facts import (
     Settling,
@@ -38,13 +45,13 @@ from streaming.derive.ledger_facts import (
     refused_facts,
     stored_facts,
 )
-from streaming.derive.ledger_files import cuts_of, day_of, divided, minutes_in, oldest_day, unbalanced_files
-from streaming.derive.outcomes import Counted, count_outcomes, read_outcomes
-from streaming.derive.own import OwnTable
-from streaming.history.journal import Journal
+from streaming.derive.ledger_files import cuts_of, day_of, divide_rows, minutes_in, oldest_day, unbalanced_files
+from streaming.derive.outcomes import OutcomeSums, count_outcomes, read_outcomes
+from streaming.derive.own import DerivedTable
+from streaming.history.journal import CorrectionJournal
 from streaming.history.receipt import erased_devices
 from streaming.offsets import Offsets
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -62,10 +69,10 @@ class LedgerDerivation:
 
     name = "ledger"
 
-    def __init__(self, writer: Writer, arrivals: Arrivals) -> None:
+    def __init__(self, writer: WriterContext, arrivals: SharedArrivals) -> None:
         self._writer, self._arrivals = writer, arrivals
         writer.beside["hasten"] = arrivals.hasten
-        self._own = OwnTable(writer, LEDGER)
+        self._own = DerivedTable(writer, LEDGER)
         self._checked = False
         self._unbalanced: tuple[list[str], list[tuple[datetime, int]]] = ([], [])
 
@@ -108,7 +115,7 @@ class LedgerDerivation:
                 duplicates=landings.copies.upto,
                 holes=holes_after(cursor.holes, cursor.upto, counted),
             )
-            following.all_landed = reaches(landed, landed_ends)
+            following.all_landed = has_landed_up_to(landed, landed_ends)
             settling = Settling(
                 following.upto,
                 now,
@@ -149,7 +156,7 @@ class LedgerDerivation:
             )
         return reached
 
-    def _count(self, starts: dict[int, int], ends: dict[int, int]) -> Counted:
+    def _count(self, starts: dict[int, int], ends: dict[int, int]) -> OutcomeSums:
         writer = self._writer
         self._checked = False  # a range that cannot be read is looked at again in the next pass
         counted = count_outcomes(read_outcomes(writer.spark, writer.kafka, writer.topics.outcomes, starts, ends))
@@ -180,7 +187,7 @@ class LedgerDerivation:
         following: LedgerCursor,
         settling: Settling,
         landings: "_Landings",
-        counted: Counted | None,
+        counted: OutcomeSums | None,
     ) -> None:
         arrivals, erased = self._arrivals, self._own.erased
         whole = landings.whole
@@ -196,13 +203,15 @@ class LedgerDerivation:
                 parts.append(facts(rows, settling))
         if counted is not None and counted.minutes:
             minutes |= counted.minutes
-            sums = without(counted.sums, erased | landings.erased)
+            sums = drop_devices(counted.sums, erased | landings.erased)
             parts.append(counted_facts(counted.sums if sums is None else sums))
         if minutes:
             settling.erased = self._erased_since(min(minutes))
         replaced = self._since(landings.day) if whole else self._own.holding("minute", minutes)
         if replaced and self._own.cursor is not None and (parts or waiting):
-            own = arrivals.rows(arrivals.ledger, News(0, [(replaced, frozenset())]), [c.name for c in LEDGER.columns])
+            own = arrivals.rows(
+                arrivals.ledger, TableChanges(0, [(replaced, frozenset())]), [c.name for c in LEDGER.columns]
+            )
             assert own is not None  # noqa: S101
             parts.append(own_facts(own, only_counted=whole, deleted_from=self._deleted_from() if whole else ()))
         if not parts:
@@ -214,24 +223,24 @@ class LedgerDerivation:
             merged.persist()
         try:
             self._own.replace(
-                divided(merged, cuts), replaced, lambda append: _settled_cursor(following, append).encode()
+                divide_rows(merged, cuts), replaced, lambda append: _settled_cursor(following, append).encode()
             )
         finally:
             if cuts:
                 merged.unpersist()
 
-    def _landed_rows(self, landings: "_Landings") -> "Iterator[tuple[News, DataFrame | None, _Facts]]":
+    def _landed_rows(self, landings: "_Landings") -> "Iterator[tuple[TableChanges, DataFrame | None, _Facts]]":
         """Yield the rows landed in each table, without erased devices, and the function that makes facts of them."""
         arrivals, erased = self._arrivals, self._own.erased
         late_us = int(self._writer.settings.watermark_delay_seconds * 1_000_000)
         topic = self._writer.topics.readings
         readings, copies, letters = landings.readings, landings.copies, landings.letters
         rows = arrivals.readings_rows(readings, READING_COLUMNS)
-        yield readings, without(rows, erased - readings.erased), partial(stored_facts, late_after_us=late_us)
+        yield readings, drop_devices(rows, erased - readings.erased), partial(stored_facts, late_after_us=late_us)
         rows = arrivals.rows(arrivals.duplicates, copies, DUPLICATE_COLUMNS)
-        yield copies, without(rows, erased - copies.erased), copied_facts
+        yield copies, drop_devices(rows, erased - copies.erased), copied_facts
         rows = arrivals.rows(arrivals.dead_letters, letters, DEAD_LETTER_COLUMNS)
-        yield letters, without(rows, erased - letters.erased), partial(refused_facts, readings_topic=topic)
+        yield letters, drop_devices(rows, erased - letters.erased), partial(refused_facts, readings_topic=topic)
 
     def _erased_since(self, oldest: datetime) -> dict[str, int]:
         """Devices (by their hash) that were erased since this minute, and until when what they sent is gone, in µs."""
@@ -277,7 +286,7 @@ class LedgerDerivation:
 
     def _deleted_from(self) -> set[str]:
         """Devices of which a correction deleted readings."""
-        entries = Journal(self._writer.root).entries()
+        entries = CorrectionJournal(self._writer.root).entries()
         return {str(entry["device"]) for entry in entries if entry.get("delete") and entry.get("device")}
 
 
@@ -288,9 +297,9 @@ _Facts = Callable[["DataFrame", Settling], "DataFrame"]
 class _Landings:
     """Rows landed in the three tables since the cursor; for a recount, everything from `day` on."""
 
-    readings: News
-    letters: News
-    copies: News
+    readings: TableChanges
+    letters: TableChanges
+    copies: TableChanges
     day: str = ""
 
     @property

@@ -9,7 +9,7 @@ from streaming.derive.ledger_epochs import Holes
 from streaming.derive.ledger_facts import Settling
 from streaming.offsets import Offsets, parse_offsets
 
-__all__ = ["LedgerCursor", "reaches"]
+__all__ = ["LedgerCursor", "has_landed_up_to"]
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class LedgerCursor:
 
     def has_landed(self, landed: Offsets) -> bool:
         """Return whether all records of the messages that the outcomes up to here count have landed."""
-        return self.all_landed or reaches(landed, self.ends)
+        return self.all_landed or has_landed_up_to(landed, self.ends)
 
     def landed_upto(self, before: "LedgerCursor", settling: Settling) -> Mapping[str, Mapping[str, int]]:
         """Gateway -> epoch -> the last number counted, of what has landed; `before` is the cursor of the pass before."""
@@ -99,7 +99,7 @@ class LedgerCursor:
         }
 
 
-def reaches(landed: Offsets, ends: Offsets) -> bool:
+def has_landed_up_to(landed: Offsets, ends: Offsets) -> bool:
     """Return whether the landing has come to these ends, in every partition."""
     return all(
         landed.get(topic, {}).get(part, 0) >= end for topic, parts in ends.items() for part, end in parts.items()

@@ -7,7 +7,7 @@ before they were read, or a late one is still to come.
 from collections.abc import Mapping
 from typing import Final
 
-from streaming.derive.outcomes import Counted
+from streaming.derive.outcomes import OutcomeSums
 
 __all__ = ["KEPT_EPOCHS", "MOST_HOLES", "Holes", "forgotten_before", "holes_after", "later_numbers", "newest_epochs"]
 
@@ -21,7 +21,7 @@ Holes = dict[str, dict[str, list[list[int]]]]
 """gateway -> epoch -> ranges (first, last) that no outcome counts."""
 
 
-def later_numbers(upto: Mapping[str, Mapping[str, int]], counted: Counted | None) -> dict[str, dict[str, int]]:
+def later_numbers(upto: Mapping[str, Mapping[str, int]], counted: OutcomeSums | None) -> dict[str, dict[str, int]]:
     """Both maps, the newest epochs last."""
     merged = {gateway: dict(epochs) for gateway, epochs in upto.items()}
     for gateway, epochs in (counted.upto if counted else {}).items():
@@ -31,7 +31,7 @@ def later_numbers(upto: Mapping[str, Mapping[str, int]], counted: Counted | None
     return merged
 
 
-def holes_after(holes: Holes, upto: Mapping[str, Mapping[str, int]], counted: Counted | None) -> Holes:
+def holes_after(holes: Holes, upto: Mapping[str, Mapping[str, int]], counted: OutcomeSums | None) -> Holes:
     """The holes once these outcomes are counted as well; `upto` are the last numbers before them."""
     found = {gateway: dict(epochs) for gateway, epochs in holes.items()}
     for gateway, epochs in (counted.upto if counted else {}).items():

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from lakehouse.changes import DataFile
 from lakehouse.file_stats import STEP, as_utc
-from streaming.derive.arrivals import News
+from streaming.derive.arrivals import TableChanges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["HOT_ROWS", "cuts_of", "day_of", "divided", "minutes_in", "oldest_day", "unbalanced_files"]
+__all__ = ["HOT_ROWS", "cuts_of", "day_of", "divide_rows", "minutes_in", "oldest_day", "unbalanced_files"]
 
 HOT_ROWS: Final = 5_000
 """A file with more rows is divided: what is older than the minute before the newest is not written again."""
@@ -24,7 +24,7 @@ def day_of(file: DataFile) -> str:
     return str(file.partition.get("date"))
 
 
-def oldest_day(news: News) -> str:
+def oldest_day(news: TableChanges) -> str:
     """Return the oldest day of the landed files; empty if there are none."""
     return min((day_of(file) for file in news.files), default="")
 
@@ -69,7 +69,7 @@ def cuts_of(replaced: list[DataFile], minutes: set[datetime]) -> list[datetime]:
     return sorted(cuts) if len(cuts) < 20 else []
 
 
-def divided(rows: "DataFrame", cuts: list[datetime]) -> "DataFrame":
+def divide_rows(rows: "DataFrame", cuts: list[datetime]) -> "DataFrame":
     """The rows, one partition (so one file) between each two cuts."""
     from pyspark.sql import functions as F
 

@@ -15,7 +15,7 @@ from ingest.settings import KafkaSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["OUTCOME_SCHEMA", "Counted", "count_outcomes", "outcome_sums", "read_outcomes"]
+__all__ = ["OUTCOME_SCHEMA", "OutcomeSums", "count_outcomes", "outcome_sums", "read_outcomes"]
 
 _COUNT: Final = (
     "STRUCT<minute BIGINT, received BIGINT, device STRING, accepted BIGINT, partial BIGINT, dead_lettered MAP<STRING, BIGINT>, "
@@ -37,7 +37,7 @@ _SOUND: Final = (
 
 
 @dataclass(slots=True)
-class Counted:
+class OutcomeSums:
     """Sums per device and minute, held in memory until `release`, and what the derivation must know of them.
 
     `first` and `upto` are gateway -> epoch -> the first and the last number counted; `poison` the records that were none.
@@ -112,7 +112,7 @@ def outcome_sums(values: "DataFrame") -> "DataFrame":
     )
 
 
-def count_outcomes(values: "DataFrame") -> Counted:
+def count_outcomes(values: "DataFrame") -> OutcomeSums:
     """Read once, keep the sums, and ask them what was counted up to where: one Spark job."""
     from pyspark.sql import functions as F
 
@@ -126,7 +126,7 @@ def count_outcomes(values: "DataFrame") -> Counted:
     except BaseException:
         sums.unpersist()
         raise
-    counted = Counted(sums)
+    counted = OutcomeSums(sums)
     for gateway, epoch, first, upto, minutes, records in told:
         if gateway is None:
             counted.poison += int(records)

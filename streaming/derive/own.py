@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from lakehouse.append import Append, Appender
 from lakehouse.catalog import open_table
-from lakehouse.changes import DataFile, LogExpired, changes, newest_version, table_files
+from lakehouse.changes import DataFile, LogExpired, newest_version, read_changes, table_files
 from lakehouse.commit_metadata import metadata_of
 from lakehouse.file_stats import STEP, as_utc
 from lakehouse.tables import Table
-from streaming.derive.arrivals import erased_by
+from streaming.derive.arrivals import erased_device_hash
 from streaming.derive.cursor import HISTORY_LIMIT, encode_cursor, read_cursor
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["OwnTable"]
+__all__ = ["DerivedTable"]
 
 
-class OwnTable:
+class DerivedTable:
     """Live files and cursor, kept from commit to commit. Not thread-safe.
 
     Attributes:
@@ -30,7 +30,7 @@ class OwnTable:
         erased: hashes of devices that others erased from this table since our newest commit.
     """
 
-    def __init__(self, writer: Writer, table: Table) -> None:
+    def __init__(self, writer: WriterContext, table: Table) -> None:
         self.table = table
         self.files: dict[str, DataFile] = {}
         self.cursor: dict[str, Any] | None = None
@@ -46,7 +46,7 @@ class OwnTable:
             self._load()
             return
         try:
-            others = list(changes(self._writer.root, self.table.name, after=self._version))
+            others = list(read_changes(self._writer.root, self.table.name, after=self._version))
         except LogExpired:
             self._version = -1
             self.refresh()
@@ -54,7 +54,7 @@ class OwnTable:
         for change in others:
             self.cursor = change.metadata.derived or self.cursor
         if others:
-            self.erased |= {each for change in others if (each := erased_by(change.metadata))}
+            self.erased |= {each for change in others if (each := erased_device_hash(change.metadata))}
             self._load()
 
     def idle(self) -> bool:
@@ -79,7 +79,7 @@ class OwnTable:
             seen = json.loads(json.dumps(cursor(append)))
             self._version = -1  # a failed commit may have happened all the same: then files and cursor are read again
             version = append.commit(encode_cursor(seen))
-        for change in changes(self._writer.root, name, after=version - 1, upto=version):
+        for change in read_changes(self._writer.root, name, after=version - 1, upto=version):
             for file in change.removed:
                 self.files.pop(file.path, None)
             self.files |= {file.path: file for file in change.added}
@@ -97,7 +97,7 @@ class OwnTable:
         found = set()
         for commit in open_table(self._writer.root, self.table.name).history(HISTORY_LIMIT):
             metadata = metadata_of(commit)
-            if erased := erased_by(metadata):
+            if erased := erased_device_hash(metadata):
                 found.add(erased)
             elif metadata.derived is not None:
                 break

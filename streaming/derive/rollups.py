@@ -16,13 +16,13 @@ from pyspark.sql import functions as F
 
 from lakehouse.changes import DataFile, table_files
 from lakehouse.tables import READINGS
-from streaming.derive.fold import minute_partials, sql_text
-from streaming.derive.rollups_news import News, holding, news_since, oldest_day
-from streaming.derive.rollups_table import SMALL_ROWS, Pass, RollupTable
+from streaming.derive.fold import minute_partials, spark_literal
+from streaming.derive.rollups_news import ReadingChanges, changes_since, files_in_ranges, oldest_day
+from streaming.derive.rollups_table import SMALL_ROWS, RollupPass, RollupTable
 from streaming.derive.source import rows_of
 from streaming.derive.watermark import Watermark
-from streaming.derive.windows import HOUR_US, SHAPES, Range
-from streaming.writer import Writer
+from streaming.derive.windows import HOUR_US, SHAPES, ChangedRange
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,7 +44,7 @@ class RollupDerivation:
 
     name = "rollups"
 
-    def __init__(self, writer: Writer, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, writer: WriterContext, *, clock: Callable[[], float] = time.time) -> None:
         """`clock` gives epoch seconds: what `updated_at` and the idle timeout go by."""
         self._writer, self._clock = writer, clock
         settings = writer.settings
@@ -73,7 +73,7 @@ class RollupDerivation:
 
     def _bring_up(self, tables: list[RollupTable]) -> bool:
         now, seen = self._now(), tables[0].seen
-        news = news_since(self._writer.root, READINGS.name, seen)
+        news = changes_since(self._writer.root, READINGS.name, seen)
         if news is None:
             return any([self._close_idle(table, now) for table in tables])
         self._watermark.heard(now)
@@ -90,11 +90,11 @@ class RollupDerivation:
         watermark = self._watermark.after(table.watermark, None, now)
         if table.seen is None or not table.closes(watermark):
             return False
-        return table.take(Pass(table.seen, now, watermark, expired=table.expired))
+        return table.take(RollupPass(table.seen, now, watermark, expired=table.expired))
 
-    def _common(self, news: News, expired: int | None, now: int, held: ExitStack) -> Pass:
+    def _common(self, news: ReadingChanges, expired: int | None, now: int, held: ExitStack) -> RollupPass:
         """The pass as all tables share it: its partials are kept in memory until the block is left."""
-        found = Pass(news.upto, now, None, ranges=news.ranges, whole=news.whole)
+        found = RollupPass(news.upto, now, None, ranges=news.ranges, whole=news.whole)
         found.expired = max((day for day in (expired, news.expired) if day is not None), default=None)
         found.small = news.rows <= SMALL_ROWS
         if news.files:
@@ -108,13 +108,13 @@ class RollupDerivation:
                 if news.whole
                 else [replace(r, low=r.low - _MARGIN_US, high=r.high + _MARGIN_US) for r in news.ranges]
             )
-            files = files if around is None else holding(files, around)
+            files = files if around is None else files_in_ranges(files, around)
             found.small &= sum(file.rows or SMALL_ROWS for file in files) <= SMALL_ROWS
             found.recomputed = self._partials(files, held, small=found.small, ranges=around) if files else None
         return found
 
     def _partials(
-        self, files: list[DataFile], held: ExitStack, *, small: bool, ranges: list[Range] | None = None
+        self, files: list[DataFile], held: ExitStack, *, small: bool, ranges: list[ChangedRange] | None = None
     ) -> "DataFrame":
         rows = rows_of(self._writer.spark, self._writer.root, READINGS, files)
         if ranges is not None:
@@ -130,7 +130,7 @@ class RollupDerivation:
         held.callback(found.unpersist)
         return found
 
-    def _summarise(self, common: Pass) -> int | None:
+    def _summarise(self, common: RollupPass) -> int | None:
         """Fill in which minutes the pass touches; returns how far its readings move the watermark."""
         partials = common.recomputed if common.whole else common.folded
         if partials is None:
@@ -157,13 +157,13 @@ def _seen(table: RollupTable) -> int:
     return -1 if table.seen is None else table.seen
 
 
-def _within(ranges: Sequence[Range]) -> str:
+def _within(ranges: Sequence[ChangedRange]) -> str:
     """A condition on rows of `readings`."""
     at = "unix_micros(event_time)"
     conditions = [f"{at} BETWEEN {each.low}L AND {each.high}L" + _of(each) for each in ranges]
     return " OR ".join(f"({condition})" for condition in conditions) or "false"
 
 
-def _of(changed: Range) -> str:
+def _of(changed: ChangedRange) -> str:
     name = "sha2(cast(device AS binary), 256)" if changed.hashed else "device"
-    return "" if changed.device is None else f" AND {name} = {sql_text(changed.device)}"
+    return "" if changed.device is None else f" AND {name} = {spark_literal(changed.device)}"

@@ -13,17 +13,24 @@ from lakehouse.changes import DataFile
 from lakehouse.files import read_columns
 from lakehouse.paths import table_uri
 from streaming.derive.cursor import encode_cursor, read_cursor
-from streaming.derive.fold import RECOMPUTED, Stamp, affected, merged, stored, window_partials
+from streaming.derive.fold import (
+    RECOMPUTED,
+    WriteStamp,
+    merge_partials,
+    overlaps_changed_range,
+    stored_partials,
+    window_partials,
+)
 from streaming.derive.fold_files import LiveFiles, Span
 from streaming.derive.source import rows_of
-from streaming.derive.windows import Range, Shape, floor
-from streaming.writer import Writer
+from streaming.derive.windows import ChangedRange, WindowShape, floor_to_step
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-__all__ = ["Pass", "RollupTable"]
+__all__ = ["RollupPass", "RollupTable"]
 
 SMALL_ROWS: Final = 200_000
 """Rows up to which one task does a table's part of a pass."""
@@ -34,7 +41,7 @@ UNCOMMITTED_VERSIONS: Final = 100
 
 
 @dataclass(slots=True)
-class Pass:
+class RollupPass:
     """Input of one pass for tables with the same cursor: partials by minute, and how far they go."""
 
     upto: int
@@ -43,7 +50,7 @@ class Pass:
     folded: "DataFrame | None" = None
     minutes: Sequence[int] = ()
     recomputed: "DataFrame | None" = None
-    ranges: Sequence[Range] = ()
+    ranges: Sequence[ChangedRange] = ()
     whole: bool = False
     kept_before: int | None = None
     small: bool = True
@@ -65,7 +72,7 @@ class _Plan:
 class RollupTable:
     """One rollup table, opened from its newest commit. After a failure it is not usable; open it again."""
 
-    def __init__(self, writer: Writer, shape: Shape) -> None:
+    def __init__(self, writer: WriterContext, shape: WindowShape) -> None:
         self.shape, self.name = shape, shape.table.name
         self._writer = writer
         self._files = LiveFiles(writer.root, self.name)
@@ -81,7 +88,7 @@ class RollupTable:
         """Return whether a window that is not final would be under this watermark."""
         return watermark is not None and bool(self.shape.closed(self._open, watermark))
 
-    def take(self, news: Pass) -> bool:
+    def take(self, news: RollupPass) -> bool:
         """Bring the table up to the pass, in one commit; False where it changes nothing in it and none was made."""
         touches = news.minutes or news.ranges or news.whole or self.closes(news.watermark)
         if not touches:
@@ -103,13 +110,13 @@ class RollupTable:
         self._settle(news, fresh)
         return True
 
-    def _plan(self, news: Pass) -> _Plan:
+    def _plan(self, news: RollupPass) -> _Plan:
         shape = self.shape
         if news.whole:
             return _Plan(None, self._files.all(), lone=False)
         slices = shape.slices(news.minutes)
         if news.watermark is not None:
-            slices |= {floor(start, shape.slice) for start in shape.closed(self._open, news.watermark)}
+            slices |= {floor_to_step(start, shape.slice) for start in shape.closed(self._open, news.watermark)}
         between = [shape.slices_between(each.low, each.high) for each in news.ranges]
         if len(slices) + sum(map(len, between)) > MOST_SLICES:
             spans = [_span(part, shape) for part in slices] + [(part.start, part.stop) for part in between]
@@ -118,19 +125,20 @@ class RollupTable:
         files = self._files.overlapping(_span(part, shape) for part in slices)
         within = self._files.spans(files)
         lone = len(slices) == 1 and all(
-            floor(low, shape.slice) in slices and floor(high, shape.slice) in slices for low, high in within
+            floor_to_step(low, shape.slice) in slices and floor_to_step(high, shape.slice) in slices
+            for low, high in within
         )
         return _Plan(sorted(slices), files, lone)
 
-    def _rows(self, news: Pass, plan: _Plan) -> "DataFrame | None":
+    def _rows(self, news: RollupPass, plan: _Plan) -> "DataFrame | None":
         parts = []
         if plan.files:
-            parts.append(stored(rows_of(self._writer.spark, self._writer.root, self.shape.table, plan.files)))
+            parts.append(stored_partials(rows_of(self._writer.spark, self._writer.root, self.shape.table, plan.files)))
         if news.folded is not None and news.minutes:
             parts.append(window_partials(news.folded, self.shape))
         replaced = None
         if news.whole or news.ranges:
-            replaced = F.lit(True) if news.whole else affected(news.ranges, self.shape)
+            replaced = F.lit(True) if news.whole else overlaps_changed_range(news.ranges, self.shape)
             if news.recomputed is not None:
                 again = window_partials(news.recomputed, self.shape, RECOMPUTED)
                 parts.append(again if news.whole else again.where(replaced))
@@ -139,8 +147,8 @@ class RollupTable:
         rows: DataFrame = reduce(lambda one, other: one.unionAll(other), parts)
         count = sum(file.rows or SMALL_ROWS for file in plan.files)
         one_task = news.small and count <= SMALL_ROWS
-        stamp = Stamp(news.watermark, news.now)
-        found = merged(
+        stamp = WriteStamp(news.watermark, news.now)
+        found = merge_partials(
             rows.coalesce(1) if one_task else rows, self.shape, stamp, replaced=replaced, kept_before=news.kept_before
         )
         if plan.slices is None:
@@ -159,7 +167,7 @@ class RollupTable:
         )
         return rows.repartitionById(len(edges) + 1, F.expr(part))
 
-    def _commit(self, append: Append, news: Pass) -> list[DataFile] | None:
+    def _commit(self, append: Append, news: RollupPass) -> list[DataFile] | None:
         """Commit and return the written files; None if another commit came in between and the files are not known."""
         before = self._files.version
         seen = {"readings": news.upto, "watermark": news.watermark, "expired": news.expired}
@@ -168,10 +176,10 @@ class RollupTable:
         fresh = self._files.refresh(version)
         return fresh if version == before + 1 else None
 
-    def _reach(self, news: Pass) -> None:
+    def _reach(self, news: RollupPass) -> None:
         self.seen, self.watermark, self.expired = news.upto, news.watermark, news.expired
 
-    def _settle(self, news: Pass, fresh: list[DataFile] | None) -> None:
+    def _settle(self, news: RollupPass, fresh: list[DataFile] | None) -> None:
         """Take over what was committed, and count it."""
         self._reach(news)
         edge = self._edge()
@@ -209,7 +217,7 @@ class RollupTable:
         return read_columns(table_uri(self._writer.root, self.name), [unquote(file.path) for file in files], columns)
 
 
-def _span(start: int, shape: Shape) -> Span:
+def _span(start: int, shape: WindowShape) -> Span:
     return start, start + shape.slice - 1
 
 

@@ -7,20 +7,20 @@ from typing import Final
 from lakehouse.derived import ROLLING_15M, ROLLUPS_1H, ROLLUPS_1M, ROLLUPS_5M
 from lakehouse.tables import Table
 
-__all__ = ["DAY_US", "HOUR_US", "MINUTE_US", "SHAPES", "Range", "Shape", "floor"]
+__all__ = ["DAY_US", "HOUR_US", "MINUTE_US", "SHAPES", "ChangedRange", "WindowShape", "floor_to_step"]
 
 MINUTE_US: Final = 60_000_000
 HOUR_US: Final = 60 * MINUTE_US
 DAY_US: Final = 24 * HOUR_US
 
 
-def floor(at: int, step: int) -> int:
+def floor_to_step(at: int, step: int) -> int:
     """The multiple of a step at or before a moment."""
     return at - at % step
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class ChangedRange:
     """Readings that were changed: those of one device (None: of any) from one moment to another, both inclusive.
 
     `hashed`: the device is named by its SHA-256, as one that was erased.
@@ -33,7 +33,7 @@ class Range:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class WindowShape:
     """One table's windows: `length` long, one beginning every `step`; rows of one `slice` lie together in one file.
 
     A pass rewrites the files of the slices that it touches, so a slice is as long as its rows stay few; it divides the day.
@@ -48,13 +48,13 @@ class Shape:
         """The slices of the windows that hold any of these minutes."""
         found = set()
         for minute in minutes:
-            found.add(floor(floor(minute, self.step), self.slice))
-            found.add(floor(floor(minute, self.step) - self.length + self.step, self.slice))
+            found.add(floor_to_step(floor_to_step(minute, self.step), self.slice))
+            found.add(floor_to_step(floor_to_step(minute, self.step) - self.length + self.step, self.slice))
         return found
 
     def slices_between(self, low: int, high: int) -> range:
         """The slices of the windows that overlap a range (both ends inclusive)."""
-        return range(floor(low - self.length + 1, self.slice), floor(high, self.slice) + 1, self.slice)
+        return range(floor_to_step(low - self.length + 1, self.slice), floor_to_step(high, self.slice) + 1, self.slice)
 
     def closed(self, starts: Iterable[int], watermark: int) -> set[int]:
         """Return those of these windows that end at or before the watermark, by their starts."""
@@ -62,9 +62,9 @@ class Shape:
 
 
 SHAPES: Final = (
-    Shape(ROLLUPS_1M, MINUTE_US, MINUTE_US, HOUR_US),
-    Shape(ROLLUPS_5M, 5 * MINUTE_US, 5 * MINUTE_US, 6 * HOUR_US),
-    Shape(ROLLUPS_1H, HOUR_US, HOUR_US, DAY_US),
-    Shape(ROLLING_15M, 15 * MINUTE_US, MINUTE_US, HOUR_US),
+    WindowShape(ROLLUPS_1M, MINUTE_US, MINUTE_US, HOUR_US),
+    WindowShape(ROLLUPS_5M, 5 * MINUTE_US, 5 * MINUTE_US, 6 * HOUR_US),
+    WindowShape(ROLLUPS_1H, HOUR_US, HOUR_US, DAY_US),
+    WindowShape(ROLLING_15M, 15 * MINUTE_US, MINUTE_US, HOUR_US),
 )
 """Shapes in the order in which a pass writes them."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
 
-__all__ = ["BEYOND_DOUBLE", "COLUMNS", "FLAG", "Change", "Conversion"]
+__all__ = ["BEYOND_DOUBLE", "COLUMNS", "FLAG", "Conversion", "RowCorrection"]
 
 FLAG: Final = "corrected"
 BEYOND_DOUBLE: Final = "beyond_double"
@@ -31,7 +31,7 @@ Conversion = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowCorrection:
     """One kind of correction; exactly one of `delete`, `factor`, `offset` and `unit` is given.
 
     With `unit`, `conversions` says how numbers of each other unit become numbers of it; None only renames the unit.

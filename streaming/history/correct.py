@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.requests import Request
 from lakehouse.tables import READINGS
-from streaming.history.change import Change
-from streaming.history.journal import Journal
-from streaming.history.plan import Plan, plan_correction
-from streaming.history.rewrite import applied, rewrite
-from streaming.history.selection import Selection
-from streaming.writer import Writer
+from streaming.history.change import RowCorrection
+from streaming.history.journal import CorrectionJournal
+from streaming.history.plan import CorrectionPlan, plan_correction
+from streaming.history.rewrite import applied, rewrite_files
+from streaming.history.selection import RowSelection
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,22 +24,22 @@ __all__ = ["KIND", "correct"]
 KIND: Final = "correct"
 
 
-def correct(writer: Writer, request: Request) -> dict[str, Any]:
+def correct(writer: WriterContext, request: Request) -> dict[str, Any]:
     """Make the correction that is asked for, once, however often this is called with the request.
 
-    The request's arguments: `device`, `metric`, `from`, `to` and those of a `Change`.
+    The request's arguments: `device`, `metric`, `from`, `to` and those of a `RowCorrection`.
 
     Raises:
         TidegateError: there is nothing to correct, or it cannot be done so; nothing was changed.
     """
-    journal = Journal(writer.root)
+    journal = CorrectionJournal(writer.root)
     if done := journal.find(request.id, "done"):
         return {**done, "again": True}
     if begun := journal.find(request.id, "begun"):
         commit = applied(writer.root, READINGS.name, request.id, after=begun["version"])
         if commit is not None:
             return _finish(journal, request, commit["corrected"], commit["version"])
-    selection, change = Selection.of(request.arguments), Change.of(request.arguments)
+    selection, change = RowSelection.of(request.arguments), RowCorrection.of(request.arguments)
     plan = plan_correction(writer.root, selection, change)
     if begun is None:
         journal.add({"id": request.id, "state": "begun", "version": plan.match.version, "at": _now()})
@@ -48,7 +48,9 @@ def correct(writer: Writer, request: Request) -> dict[str, Any]:
     return _finish(journal, request, told, version)
 
 
-def _commit(writer: Writer, request: Request, selection: Selection, plan: Plan, told: dict[str, Any]) -> int:
+def _commit(
+    writer: WriterContext, request: Request, selection: RowSelection, plan: CorrectionPlan, told: dict[str, Any]
+) -> int:
     def change(rows: "DataFrame") -> "DataFrame":
         from pyspark.sql import functions as F
 
@@ -64,10 +66,10 @@ def _commit(writer: Writer, request: Request, selection: Selection, plan: Plan, 
     # The log keeps what was done, not the content of rows.
     effect = {key: value for key, value in told.items() if key != "example"}
     metadata = {"request": request.mark(), "corrected": effect}
-    return rewrite(writer, READINGS, files, change, rows=rows, metadata=metadata)
+    return rewrite_files(writer, READINGS, files, change, rows=rows, metadata=metadata)
 
 
-def _finish(journal: Journal, request: Request, told: dict[str, Any], version: int) -> dict[str, Any]:
+def _finish(journal: CorrectionJournal, request: Request, told: dict[str, Any], version: int) -> dict[str, Any]:
     entry = {
         "id": request.id,
         "state": "done",

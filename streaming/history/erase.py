@@ -22,13 +22,13 @@ from streaming.history.letters import NamingLetters, find_naming
 from streaming.history.plan import require_device
 from streaming.history.plan_erasure import erasable, selection_of
 from streaming.history.positions import await_positions
-from streaming.history.receipt import Receipt, kafka_forgets, remarks, table_forgets
-from streaming.history.rewrite import applied, rewrite, table_of
-from streaming.history.selection import matches
+from streaming.history.receipt import ErasureReceipt, kafka_forgets, remarks, table_forgets
+from streaming.history.rewrite import applied, rewrite_files, table_of
+from streaming.history.selection import find_matches
 from streaming.history.traces import forget_traces
 from streaming.sql.applied import load_applied
 from streaming.sql.supervisor import supervisor_of
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -40,14 +40,14 @@ MOST_PASSES: Final = 20
 _NOTHING: Final = {"rows": 0, "files": 0}
 
 
-def erase(writer: Writer, request: Request) -> dict[str, Any]:
+def erase(writer: WriterContext, request: Request) -> dict[str, Any]:
     """Erase the device in the request's arguments; returns the receipt, which is also kept under `_erasures`.
 
     Raises:
         TidegateError: no table knows the device.
     """
     device = str(request.arguments["device"])
-    receipt = Receipt(writer.root, request.id)
+    receipt = ErasureReceipt(writer.root, request.id)
     if receipt.content.get("state") == "done":
         return receipt.content
     if not receipt.content:
@@ -66,7 +66,7 @@ def erase(writer: Writer, request: Request) -> dict[str, Any]:
     return _finish(writer, receipt, device, unlooked)
 
 
-def _begin_logs_again(writer: Writer, request: Request, receipt: Receipt) -> None:
+def _begin_logs_again(writer: WriterContext, request: Request, receipt: ErasureReceipt) -> None:
     """Also of tables that held nothing of it now: their older versions may have."""
     # Source tables come first: the cursors of derived tables may then pass the change.
     for name in sorted(table_names(writer.root), key=lambda each: each not in TABLES):
@@ -79,7 +79,7 @@ def _begin_logs_again(writer: Writer, request: Request, receipt: Receipt) -> Non
         receipt.save()
 
 
-def _stop_stream(writer: Writer, name: str) -> None:
+def _stop_stream(writer: WriterContext, name: str) -> None:
     """A stream's own commits and ours must not take away the same files; the next pass starts it again."""
     if (streams := supervisor_of(writer.root)) is not None:
         streams.stop_stream(name)
@@ -96,7 +96,7 @@ def _head(request: Request, device: str) -> dict[str, Any]:
     }
 
 
-def _erase_from(writer: Writer, request: Request, receipt: Receipt, device: str, name: str) -> None:
+def _erase_from(writer: WriterContext, request: Request, receipt: ErasureReceipt, device: str, name: str) -> None:
     known = receipt.tables.get(name, {})
     if "rows" in known:
         return
@@ -109,7 +109,7 @@ def _erase_from(writer: Writer, request: Request, receipt: Receipt, device: str,
     if name == DEAD_LETTERS.name:
         match, naming = find_naming(writer.root, device)
     else:
-        match = matches(writer.root, name, selection)
+        match = find_matches(writer.root, name, selection)
     if not match.files and not naming.files:
         _note(writer, receipt, name, dict(_NOTHING))
         return
@@ -128,16 +128,16 @@ def _erase_from(writer: Writer, request: Request, receipt: Receipt, device: str,
         return naming.cut(writer.spark, rows.where(~selection.condition()), device)
 
     table = table_of(writer.root, name)
-    version = rewrite(writer, table, match.data_files, without, rows=left, metadata=metadata)
+    version = rewrite_files(writer, table, match.data_files, without, rows=left, metadata=metadata)
     _note(writer, receipt, name, {**erased, "version": version})
 
 
-def _note(writer: Writer, receipt: Receipt, name: str, entry: dict[str, Any]) -> None:
+def _note(writer: WriterContext, receipt: ErasureReceipt, name: str, entry: dict[str, Any]) -> None:
     receipt.tables[name] = {**entry, "forgotten_at": table_forgets(writer.root, name, datetime.now(UTC))}
     receipt.save()
 
 
-def _derive(writer: Writer, receipt: Receipt) -> str:
+def _derive(writer: WriterContext, receipt: ErasureReceipt) -> str:
     """Let the derived tables take in what landed and what was erased, so that nothing of it comes to them later."""
     run = writer.beside.get("derive") or Deriver(derivations(writer)).run_pass
     try:
@@ -151,7 +151,7 @@ def _derive(writer: Writer, receipt: Receipt) -> str:
     return f"not up to date after {MOST_PASSES} passes; check later and erase again if the device is back"
 
 
-def _have_seen(root: str, receipt: Receipt) -> bool:
+def _have_seen(root: str, receipt: ErasureReceipt) -> bool:
     """Return whether every derived table has read the versions in which the device left its source tables."""
     versions = {name: receipt.tables.get(name, {}).get("version", -1) for name in TABLES}
     cursors = [read_cursor(root, name) or {} for name in DERIVED if name in table_names(root)]
@@ -160,7 +160,7 @@ def _have_seen(root: str, receipt: Receipt) -> bool:
     )
 
 
-def _finish(writer: Writer, receipt: Receipt, device: str, unlooked: list[str]) -> dict[str, Any]:
+def _finish(writer: WriterContext, receipt: ErasureReceipt, device: str, unlooked: list[str]) -> dict[str, Any]:
     now = datetime.now(UTC)
     state = forget_state(writer.kafka, device)
     kafka = kafka_forgets(writer.kafka, writer.topics.names, now)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from lakehouse.append import Appender
 from lakehouse.catalog import newest_commits, open_table
-from lakehouse.changes import LogExpired, changes
+from lakehouse.changes import LogExpired, read_changes
 from lakehouse.commit_metadata import encode_metadata, metadata_of
 from lakehouse.maintenance_log import adopt_checkpoint, commit_time, write_checkpoint
 from lakehouse.paths import is_local, to_path
@@ -19,14 +19,14 @@ from lakehouse.requests import Request
 from lakehouse.tables import TABLES
 from streaming.history.receipt import FOLDER
 from streaming.history.rewrite import table_of
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 __all__ = ["begin_log_again", "erasure_waits"]
 
 _NOTHING: Final = {"rows": 0, "files": 0}
 
 
-def begin_log_again(writer: Writer, request: Request, name: str) -> int:
+def begin_log_again(writer: WriterContext, request: Request, name: str) -> int:
     """Repeat the newest mark of a table, and write a checkpoint; returns its version. No reader needs the log before it."""
     appender = Appender(writer.spark, writer.root, table_of(writer.root, name))
     if _newest_marked(writer.root, name) is not None:
@@ -63,7 +63,7 @@ def _past_nothing(root: str, cursor: dict[str, Any]) -> dict[str, Any]:
     for source in TABLES:
         if isinstance(seen := cursor.get(source), int):
             with suppress(LogExpired):
-                for change in changes(root, source, after=seen):
+                for change in read_changes(root, source, after=seen):
                     if change.added or change.removed:
                         break
                     moved[source] = change.version

@@ -7,12 +7,12 @@ from typing import Any, Final
 from ingest.contract.errors import TidegateError
 from ingest.contract.forget import FORGET_KEY, encode_forget
 from ingest.contract.topics import GATEWAY_STATE
-from ingest.send import Outgoing, send
+from ingest.send import OutgoingRecord, send_outgoing
 from ingest.settings import KafkaSettings
 from ingest.state import read_state
-from streaming.history.naming import Names
+from streaming.history.naming import DeviceNames
 
-__all__ = ["forget_state", "replacements"]
+__all__ = ["forget_state", "plan_replacements"]
 
 _OWN: Final = "tidegate/"
 """Key of a gateway's own state: a JSON object by device with each device's last numbers."""
@@ -23,11 +23,12 @@ _LEAST_NAME: Final = 4
 def forget_state(kafka: KafkaSettings, device: str, *, topic: str = GATEWAY_STATE) -> dict[str, Any]:
     """Replace what names the device; returns how many records, or why that was not possible."""
     try:
-        records = [Outgoing(encode_forget(device), FORGET_KEY.encode())]
+        records = [OutgoingRecord(encode_forget(device), FORGET_KEY.encode())]
         records += [
-            Outgoing(value, key.encode()) for key, value in replacements(read_state(kafka, topic=topic), device)
+            OutgoingRecord(value, key.encode())
+            for key, value in plan_replacements(read_state(kafka, topic=topic), device)
         ]
-        sent = send(kafka, topic, records)
+        sent = send_outgoing(kafka, topic, records)
     except TidegateError as error:
         return {"replaced": 0, "why": str(error)}
     if sent.failed or sent.acknowledged < len(records):
@@ -35,12 +36,12 @@ def forget_state(kafka: KafkaSettings, device: str, *, topic: str = GATEWAY_STAT
     return {"replaced": len(records) - 1}
 
 
-def replacements(found: Iterable[tuple[str, bytes]], device: str) -> Iterator[tuple[str, bytes | None]]:
+def plan_replacements(found: Iterable[tuple[str, bytes]], device: str) -> Iterator[tuple[str, bytes | None]]:
     """The keys that name the device, with the value without it; None removes the key.
 
     A decoder's state of a node is deleted as a whole: the node is asked for it again when it sends the next time.
     """
-    names = Names(device)
+    names = DeviceNames(device)
     for key, value in found:
         if key.startswith(_OWN):
             numbers = _object(value)

@@ -12,7 +12,7 @@ from typing import Any, Final
 from ingest.contract.forget import device_digest
 from lakehouse.paths import to_path
 
-__all__ = ["CORRECTIONS", "Journal", "device_hash"]
+__all__ = ["CORRECTIONS", "CorrectionJournal", "device_hash"]
 
 CORRECTIONS: Final = "_corrections.jsonl"
 
@@ -22,7 +22,7 @@ def device_hash(device: str) -> str:
     return device_digest(device)
 
 
-class Journal:
+class CorrectionJournal:
     """The entries, oldest first; `state` is `begun` or `done`. One process writes."""
 
     def __init__(self, root: str) -> None:

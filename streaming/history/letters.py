@@ -13,8 +13,8 @@ from lakehouse.dataset import dataset_of
 from lakehouse.local_rows import local_rows
 from lakehouse.paths import table_uri
 from lakehouse.tables import DEAD_LETTERS
-from streaming.history.naming import Names
-from streaming.history.selection import Match, Selection, matches, place_of
+from streaming.history.naming import DeviceNames
+from streaming.history.selection import MatchedFiles, RowSelection, find_matches, place_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,17 +66,21 @@ class NamingLetters:
         changed = {name: F.when(chosen, value).otherwise(F.col(name)) for name, value in values.items()}
         return joined.withColumns(changed).select(*rows.columns)
 
-    def joined(self, own: Match) -> Match:
+    def joined(self, own: MatchedFiles) -> MatchedFiles:
         """The match with the files of these letters too, of which no row goes."""
         more = {path: rows for path, rows in self.totals.items() if path not in own.files}
         return replace(own, files=own.files | dict.fromkeys(more, 0), totals=own.totals | more)
 
 
-def find_naming(root: str, device: str) -> tuple[Match, NamingLetters]:
+def find_naming(root: str, device: str) -> tuple[MatchedFiles, NamingLetters]:
     """The rows of the device in `dead_letters`, and the letters of others that name it; reads every letter's payload."""
     import pyarrow.dataset as ds
 
-    own, names, found = matches(root, DEAD_LETTERS.name, Selection(device)), Names(device), NamingLetters()
+    own, names, found = (
+        find_matches(root, DEAD_LETTERS.name, RowSelection(device)),
+        DeviceNames(device),
+        NamingLetters(),
+    )
     table = open_table(root, DEAD_LETTERS.name)
     table.load_as_version(own.version)
     places = {place_of(table_uri(root, DEAD_LETTERS.name), path): path for path in own.known}

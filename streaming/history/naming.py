@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from streaming.history.journal import device_hash
 
-__all__ = ["SHORT", "Names"]
+__all__ = ["SHORT", "DeviceNames"]
 
 LEAST_BASE64: Final = 8
 """Fewer characters of base64 or hex are found in any payload by chance."""
@@ -34,7 +34,7 @@ _NO_TEXT: Final = re.compile(rb"[\x00-\x08\x0e-\x1f\x80-\xff]")
 _PARQUET: Final = b"PAR1"
 
 
-class Names:
+class DeviceNames:
     """The ways in which one device is named."""
 
     def __init__(self, device: str) -> None:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import TidegateError
 from lakehouse.query import run_sql
-from lakehouse.sql_text import sql_text
-from streaming.history.change import BEYOND_DOUBLE, COLUMNS, FLAG, Change
-from streaming.history.selection import Match, Selection, matches
+from lakehouse.sql_text import duckdb_literal
+from streaming.history.change import BEYOND_DOUBLE, COLUMNS, FLAG, RowCorrection
+from streaming.history.selection import MatchedFiles, RowSelection, find_matches
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Plan", "known_devices", "plan_correction", "require_device", "units_of"]
+__all__ = ["CorrectionPlan", "known_devices", "plan_correction", "require_device", "units_of"]
 
 _DEVICES: Final = """
     select device from devices union select device from readings
@@ -23,11 +23,11 @@ _DEVICES: Final = """
 
 
 @dataclass(slots=True)
-class Plan:
+class CorrectionPlan:
     """Findings of a planned correction, gathered from one batch of selected rows after the other."""
 
-    change: Change
-    match: Match = field(init=False)
+    change: RowCorrection
+    match: MatchedFiles = field(init=False)
     rows: int = 0
     metrics: Counter[str] = field(default_factory=Counter)
     units: Counter[str] = field(default_factory=Counter)
@@ -102,7 +102,7 @@ class Plan:
         return {"before": before, "after": after}
 
 
-def plan_correction(root: str, selection: Selection, change: Change) -> Plan:
+def plan_correction(root: str, selection: RowSelection, change: RowCorrection) -> CorrectionPlan:
     """Look at the table as it is now. Memory holds one batch of rows.
 
     Raises:
@@ -111,8 +111,8 @@ def plan_correction(root: str, selection: Selection, change: Change) -> Plan:
     """
     change.check()
     _check_range(selection)
-    plan = Plan(change)
-    plan.match = matches(root, "readings", selection, columns=COLUMNS, see=plan.see)
+    plan = CorrectionPlan(change)
+    plan.match = find_matches(root, "readings", selection, columns=COLUMNS, see=plan.see)
     if not plan.match.row_count:
         raise TidegateError(_nothing(root, selection))
     if plan.unknown_units:
@@ -132,10 +132,10 @@ def plan_correction(root: str, selection: Selection, change: Change) -> Plan:
     return plan
 
 
-def units_of(root: str, selection: Selection) -> list[str]:
+def units_of(root: str, selection: RowSelection) -> list[str]:
     """The units that the selected rows have."""
     found: set[str | None] = set()
-    matches(
+    find_matches(
         root, "readings", selection, columns=("unit",), see=lambda rows: found.update(rows["unit"].unique().to_pylist())
     )
     return sorted(unit for unit in found if unit is not None)
@@ -164,7 +164,7 @@ def known_devices(root: str) -> list[str]:
     return list(found["device"].to_pylist())
 
 
-def _check_range(selection: Selection) -> None:
+def _check_range(selection: RowSelection) -> None:
     since, until = selection.since, selection.until
     if since is not None and until is not None and since >= until:
         message = (
@@ -174,11 +174,11 @@ def _check_range(selection: Selection) -> None:
         raise TidegateError(message)
 
 
-def _nothing(root: str, selection: Selection) -> str:
+def _nothing(root: str, selection: RowSelection) -> str:
     require_device(root, selection.device)
     sql = (
         "select metric, count(*) as rows, min(event_time) as since, max(event_time) as until "  # noqa: S608
-        f"from readings where device = {sql_text(selection.device)} group by metric order by rows desc"
+        f"from readings where device = {duckdb_literal(selection.device)} group by metric order by rows desc"
     )
     found = run_sql(root, sql).to_pylist()
     if not found:
@@ -195,7 +195,7 @@ def _nothing(root: str, selection: Selection) -> str:
     )
 
 
-def _untouched(selection: Selection, change: Change, rows: int) -> str:
+def _untouched(selection: RowSelection, change: RowCorrection, rows: int) -> str:
     if change.unit is not None:
         return f"All {rows} rows of the device {selection.device} in that range already have the unit {change.unit}."
     return (

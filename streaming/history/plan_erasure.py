@@ -6,7 +6,7 @@ from lakehouse.catalog import columns_of, table_names
 from lakehouse.tables import DEAD_LETTERS, TABLES
 from streaming.history.letters import find_naming
 from streaming.history.plan import require_device
-from streaming.history.selection import Selection, matches
+from streaming.history.selection import RowSelection, find_matches
 
 __all__ = ["erasable", "plan_erasure", "selection_of"]
 
@@ -19,7 +19,7 @@ def plan_erasure(root: str, device: str) -> dict[str, Any]:
     """
     require_device(root, device)
     hot, rest, nameless = erasable(root)
-    found = {name: matches(root, name, selection_of(root, name, device)) for name in (*hot, *rest)}
+    found = {name: find_matches(root, name, selection_of(root, name, device)) for name in (*hot, *rest)}
     return {
         "tables": {name: {"rows": match.row_count, "files": len(match.files)} for name, match in found.items()},
         "without_device_column": nameless,
@@ -36,10 +36,10 @@ def erasable(root: str) -> tuple[list[str], list[str], list[str]]:
     return [name for name in TABLES if name in found], searched, nameless
 
 
-def selection_of(root: str, name: str, device: str) -> Selection:
+def selection_of(root: str, name: str, device: str) -> RowSelection:
     """The rows of the device in a table; without a column `device`, those in which any text names it."""
     texts = _texts(root, name)
-    return Selection(device, named_in=() if "device" in texts else texts)
+    return RowSelection(device, named_in=() if "device" in texts else texts)
 
 
 def _texts(root: str, name: str) -> tuple[str, ...]:

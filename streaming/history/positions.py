@@ -11,9 +11,9 @@ from streaming.checkpoint import Checkpoint
 from streaming.offsets import Offsets, newest_mark
 from streaming.sql.applied import load_applied
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
-__all__ = ["Behind", "await_positions"]
+__all__ = ["UnreadRecords", "await_positions"]
 
 LONGEST_SECONDS = 120.0
 STALLED_SECONDS = 30.0
@@ -22,7 +22,7 @@ POLL_SECONDS: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class UnreadRecords:
     """Unread records in Kafka; `landing` is None if Kafka or the checkpoint cannot tell."""
 
     landing: int | None
@@ -34,7 +34,7 @@ class Behind:
         return (self.landing or 0) + sum(self.streams.values())
 
 
-def await_positions(writer: Writer) -> Behind:
+def await_positions(writer: WriterContext) -> UnreadRecords:
     """Wait until the present records in Kafka are read; return the unread ones if it takes too long or nothing lands."""
     try:
         ends = {topic: end_offsets(writer.kafka, topic) for topic in writer.topics.names}
@@ -45,11 +45,11 @@ def await_positions(writer: Writer) -> Behind:
             now = _look(writer, ends)
             found, moved_at = now, time.monotonic() if now.total < found.total else moved_at
     except TidegateError:
-        return Behind(None)
+        return UnreadRecords(None)
     return found
 
 
-def _look(writer: Writer, ends: Offsets) -> Behind:
+def _look(writer: WriterContext, ends: Offsets) -> UnreadRecords:
     done = Checkpoint(writer.spark, writer.settings.checkpoint).next_offsets()
     if done is None:
         mark = newest_mark(writer.root, "readings")
@@ -61,7 +61,7 @@ def _look(writer: Writer, ends: Offsets) -> Behind:
         # A stream reads some of the topics only.
         if count := _count(at, {topic: parts for topic, parts in ends.items() if topic in at}):
             streams[name] = count
-    return Behind(_count(done, ends), streams)
+    return UnreadRecords(_count(done, ends), streams)
 
 
 def _count(done: Offsets, ends: Offsets) -> int:

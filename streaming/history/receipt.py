@@ -20,7 +20,7 @@ from lakehouse.paths import is_local, to_path
 from lakehouse.tables import TABLES
 from streaming.maintain.holds import LONGEST_SECONDS
 
-__all__ = ["FOLDER", "Receipt", "erased_devices", "kafka_forgets", "remarks", "table_forgets", "topic_forgets"]
+__all__ = ["FOLDER", "ErasureReceipt", "erased_devices", "kafka_forgets", "remarks", "table_forgets", "topic_forgets"]
 
 FOLDER: Final = "_erasures"
 _DAY_MS: Final = 24 * 3600 * 1000
@@ -34,7 +34,7 @@ _KEPT: Final = re.compile(r"interval (\d+) (\w+?)s?")
 _HOURS: Final = {"hour": 1, "day": 24, "week": 168}
 
 
-class Receipt:
+class ErasureReceipt:
     """The file `<root>/_erasures/<id>.json`; a dict that is saved whole."""
 
     def __init__(self, root: str, request_id: str) -> None:

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.contract.errors import FatalError, TidegateError
 from lakehouse.append import Appender
 from lakehouse.catalog import columns_of
-from lakehouse.changes import DataFile, LogExpired, changes
+from lakehouse.changes import DataFile, LogExpired, read_changes
 from lakehouse.commit_metadata import encode_metadata
 from lakehouse.derived import ALL_TABLES
 from lakehouse.local_rows import local_rows
 from lakehouse.paths import table_uri
 from lakehouse.tables import Column, Table, spark_ddl
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["applied", "rewrite", "table_of"]
+__all__ = ["applied", "rewrite_files", "table_of"]
 
 TARGET_BYTES: Final = 128 * 1024 * 1024
 _HELPERS: Final = ("tidegate_group", "tidegate_file", "tidegate_row", "tidegate_name")
 
 
-def rewrite(
-    writer: Writer,
+def rewrite_files(
+    writer: WriterContext,
     table: Table,
     files: Sequence[DataFile],
     change: "Callable[[DataFrame], DataFrame]",
@@ -66,7 +66,7 @@ def applied(root: str, name: str, request_id: str, *, after: int) -> dict[str, A
         TidegateError: the log does not reach back that far, so it cannot be known.
     """
     try:
-        for change in changes(root, name, after=after):
+        for change in read_changes(root, name, after=after):
             metadata = change.metadata
             if metadata.request.get("id") == request_id:
                 return {**metadata.data, "version": change.version}
@@ -88,7 +88,7 @@ def table_of(root: str, name: str) -> Table:
     return Table(name, "", columns, (), tuple(c.name for c in stored if c.partition))
 
 
-def _in_order(writer: Writer, table: Table, files: Sequence[DataFile]) -> "DataFrame":
+def _in_order(writer: WriterContext, table: Table, files: Sequence[DataFile]) -> "DataFrame":
     """The rows of the files in their order, one partition for each new file."""
     from pyspark.sql import functions as F
 

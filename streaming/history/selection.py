@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from pyspark.sql import Column
 
-__all__ = ["Match", "Selection", "matches", "may_hold", "place_of"]
+__all__ = ["MatchedFiles", "RowSelection", "find_matches", "may_hold", "place_of"]
 
 _FILE: Final = "__filename"
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class RowSelection:
     """Rows of a device; of one metric, and with event_time in [since, until), where those are given (UTC).
 
     A table without a column `device` has `named_in`: its columns of text, one of which names the device.
@@ -105,7 +105,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class MatchedFiles:
     """Files of a table's version that hold selected rows, with how many."""
 
     files: dict[str, int]
@@ -132,14 +132,14 @@ class Match:
         return sorted(found, key=lambda file: (sorted(file.partition.items(), key=str), str(_arrival(file)), file.path))
 
 
-def matches(
+def find_matches(
     root: str,
     name: str,
-    selection: Selection,
+    selection: RowSelection,
     *,
     columns: tuple[str, ...] = (),
     see: "Callable[[pa.RecordBatch], object] | None" = None,
-) -> Match:
+) -> MatchedFiles:
     """Find the selected rows of a table as of now. `see` gets the asked columns of them, a batch at a time.
 
     Raises:
@@ -166,10 +166,10 @@ def matches(
         if see is not None and batch.num_rows:
             see(batch)
     totals = {by_place[f.path]: f.metadata.num_rows for f in fragments if by_place[f.path] in counts}
-    return Match(counts, known, version, totals)
+    return MatchedFiles(counts, known, version, totals)
 
 
-def may_hold(file: DataFile, selection: Selection) -> bool:
+def may_hold(file: DataFile, selection: RowSelection) -> bool:
     """Return whether the statistics in the log allow a selected row."""
     return all(
         may_hold_text(file, column, wanted)
@@ -178,7 +178,7 @@ def may_hold(file: DataFile, selection: Selection) -> bool:
     )
 
 
-def _texts(selection: Selection) -> Iterator[tuple[str, str]]:
+def _texts(selection: RowSelection) -> Iterator[tuple[str, str]]:
     if selection.named_in:
         return
     yield "device", selection.device

@@ -13,13 +13,13 @@ from lakehouse.paths import is_local, to_path
 from lakehouse.requests import DONE
 from lakehouse.requests import FOLDER as REQUESTS
 from lakehouse.whole_file import write_json, write_text
-from streaming.dedupe import Seen, points_folder
-from streaming.history.journal import Journal
-from streaming.history.naming import Names
+from streaming.dedupe import DedupIndex, points_folder
+from streaming.history.journal import CorrectionJournal
+from streaming.history.naming import DeviceNames
 from streaming.losses import REPAIR_FOLDER
 from streaming.sql.applied import FOLDER as STREAMS
 from streaming.sql.supervisor import supervisor_of
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 __all__ = ["forget_traces"]
 
@@ -27,17 +27,17 @@ _SNAPSHOT: Final = "_seen.parquet"
 REDRIVES: Final = "_redrive"
 
 
-def forget_traces(writer: Writer, device: str) -> dict[str, Any]:
+def forget_traces(writer: WriterContext, device: str) -> dict[str, Any]:
     """Take the device out of everything else under the root that this process writes; returns what was found.
 
     The journal of `tidegate dlq` names letters by Kafka offset; only its `why` may name a device.
     """
     _forget_identities(writer, device)
-    names = Names(device)
+    names = DeviceNames(device)
     sent = _forget_sent(writer.root, names)
     return {
         "identities": "forgotten",
-        "corrections_renamed": Journal(writer.root).forget(device, names.hidden),
+        "corrections_renamed": CorrectionJournal(writer.root).forget(device, names.hidden),
         "answers_deleted": _forget_answers(writer.root, names),
         "redrives_renamed": _forget_redrives(writer.root, names),
         "repair_copies_deleted": _forget_copies(writer.root, names),
@@ -45,13 +45,13 @@ def forget_traces(writer: Writer, device: str) -> dict[str, Any]:
     }
 
 
-def _forget_identities(writer: Writer, device: str) -> None:
+def _forget_identities(writer: WriterContext, device: str) -> None:
     if writer.seen is not None:
         writer.seen.forget(device)
         return
     snapshot = to_path(writer.root) / _SNAPSHOT
     if is_local(writer.root) and snapshot.exists():
-        held = Seen(snapshot)
+        held = DedupIndex(snapshot)
         held.load(writer.root, horizon_days=writer.settings.horizon_days)
         held.forget(device)
         held.close()
@@ -59,7 +59,7 @@ def _forget_identities(writer: Writer, device: str) -> None:
         shutil.rmtree(points_folder(snapshot), ignore_errors=True)  # nothing names it: it is read from the table again
 
 
-def _forget_answers(root: str, names: Names) -> int:
+def _forget_answers(root: str, names: DeviceNames) -> int:
     """Take the device out of answers: arguments, reason, result."""
     deleted = 0
     for path in (_local(root) / REQUESTS / DONE).glob("*.json"):
@@ -69,7 +69,7 @@ def _forget_answers(root: str, names: Names) -> int:
     return deleted
 
 
-def _forget_redrives(root: str, names: Names) -> int:
+def _forget_redrives(root: str, names: DeviceNames) -> int:
     """Entries of the redrives' journal keep everything but the device's id."""
     changed = 0
     for path in (_local(root) / REDRIVES).glob("[!.]*.jsonl"):
@@ -81,7 +81,7 @@ def _forget_redrives(root: str, names: Names) -> int:
     return changed
 
 
-def _forget_copies(root: str, names: Names) -> int:
+def _forget_copies(root: str, names: DeviceNames) -> int:
     """Delete repairs' copies that name the device, except for their reports; a part of a copy is useless."""
     deleted = 0
     for copy in [path for path in (_local(root) / REPAIR_FOLDER).glob("*") if path.is_dir()]:
@@ -97,7 +97,7 @@ def _forget_copies(root: str, names: Names) -> int:
     return deleted
 
 
-def _forget_sent(root: str, names: Names) -> int:
+def _forget_sent(root: str, names: DeviceNames) -> int:
     """Forget records that streams still compare with their topics. If one comes again, it is sent again."""
     forgotten = 0
     for path in (_local(root) / STREAMS).glob("[!.]*.sent"):

@@ -7,10 +7,10 @@ from contextlib import suppress
 from lakehouse.maintenance import TableState
 from monitoring.metrics.stream import StreamMetrics
 
-__all__ = ["Gauges"]
+__all__ = ["MaintenanceGauges"]
 
 
-class Gauges:
+class MaintenanceGauges:
     """Sets the gauges; knows which tables have some."""
 
     def __init__(self, metrics: StreamMetrics) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from lakehouse.append import Appender, open_anew
+from lakehouse.append import Appender, reopen_appender
 from lakehouse.catalog import table_names
 from lakehouse.clock import DeletionClock
 from lakehouse.derived import ALL_TABLES, DERIVED
-from lakehouse.maintenance import Expiry, TableState, newest_landed, plan_expiry, plan_join, table_state
+from lakehouse.maintenance import ExpiryPlan, TableState, newest_landed, plan_expiry, plan_join, table_state
 from lakehouse.maintenance_log import (
     KEPT_EVERY_SECONDS,
     adopt_checkpoint,
@@ -24,17 +24,17 @@ from lakehouse.maintenance_log import (
     last_checkpoint,
     write_checkpoint,
 )
-from lakehouse.maintenance_vacuum import sweep
+from lakehouse.maintenance_vacuum import sweep_files
 from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS, TABLES, Table
 from streaming.history.forgetting import erasure_waits
 from streaming.maintain.copies import drop_old_copies
-from streaming.maintain.gauges import Gauges
+from streaming.maintain.gauges import MaintenanceGauges
 from streaming.maintain.holds import LONGEST_SECONDS, needed_since, needed_versions
 from streaming.maintain.rewrite import drop_days, join_files
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
-__all__ = ["Keeper", "Kept", "Limits"]
+__all__ = ["MaintenanceLimits", "TableMaintainer", "TableMaintenance"]
 
 logger = logging.getLogger("tidegate.streaming.maintain")
 
@@ -53,7 +53,7 @@ LATE_DERIVED: Final = timedelta(hours=26)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Limits:
+class MaintenanceLimits:
     """Intervals of the keeper's work, and how long it keeps what a reader may still need.
 
     Attributes:
@@ -73,7 +73,7 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Kept:
+class TableMaintenance:
     """Work done on one table (or due, in a dry run)."""
 
     table: str
@@ -100,13 +100,15 @@ class _Known:
     sweep_at: float = 0.0
 
 
-class Keeper:
+class TableMaintainer:
     """Maintains the tables. Not thread-safe: the chores' thread calls it."""
 
-    def __init__(self, writer: Writer, limits: Limits | None = None, clock: DeletionClock | None = None) -> None:
+    def __init__(
+        self, writer: WriterContext, limits: MaintenanceLimits | None = None, clock: DeletionClock | None = None
+    ) -> None:
         self._writer, self._root = writer, writer.root
-        self._limits, self._clock = limits or Limits(), clock or DeletionClock()
-        self._gauges = Gauges(writer.metrics)
+        self._limits, self._clock = limits or MaintenanceLimits(), clock or DeletionClock()
+        self._gauges = MaintenanceGauges(writer.metrics)
         self._appenders: dict[str, tuple[str, Appender]] = {}
         self._known: dict[str, _Known] = defaultdict(
             lambda: _Known(sweep_at=time.monotonic() + self._limits.first_sweep_seconds)
@@ -142,10 +144,10 @@ class Keeper:
         keep_hours: float | None = None,
         dry_run: bool = False,
         drop_days: bool = False,
-    ) -> Kept:
+    ) -> TableMaintenance:
         """Do all that can be done to one table: with `full`, also what is due later; with `drop_days`, waiting days go."""
         state = table_state(self._root, name)
-        kept = Kept(name, state.file_count, state.file_count, state.bytes)
+        kept = TableMaintenance(name, state.file_count, state.file_count, state.bytes)
         if dry_run:
             self._plan(state, kept, full=full)
         else:
@@ -158,7 +160,7 @@ class Keeper:
         return kept
 
     def _pass(self, name: str, deadline: float) -> None:
-        known, kept, finished = self._known[name], Kept(name), True
+        known, kept, finished = self._known[name], TableMaintenance(name), True
         if self._is_news(name, known.version):
             state, finished = self._join(table_state(self._root, name), kept, deadline=deadline)
             self._checkpoint(state, kept, at_least=self._limits.checkpoint_commits)
@@ -183,7 +185,7 @@ class Keeper:
             return True
         return commit_time(self._root, name, seen + 1) is not None
 
-    def _plan(self, state: TableState, kept: Kept, *, full: bool) -> None:
+    def _plan(self, state: TableState, kept: TableMaintenance, *, full: bool) -> None:
         """Plan the next join and the retention."""
         expiry = self._expiry(state)
         kept.dropped_days, kept.waiting_days = sorted(expiry.files), sorted(expiry.waiting)
@@ -199,7 +201,7 @@ class Keeper:
         self._writer.metrics.clock_behind.set(max(0.0, landed.timestamp() - self._clock.wall()) if landed else 0.0)
         return landed
 
-    def _expiry(self, state: TableState) -> Expiry:
+    def _expiry(self, state: TableState) -> ExpiryPlan:
         lake = self._writer.lake
         wall = datetime.fromtimestamp(self._clock.wall(), UTC).date()
         keep_days, most = _keep_days(lake, state.name), lake.drop_limit_ratio
@@ -207,7 +209,7 @@ class Keeper:
         newest = landed.date() if landed is not None else None
         return plan_expiry(state, keep_days=keep_days, wall=wall, newest=newest, most_ratio=most)
 
-    def _drop(self, state: TableState, kept: Kept, *, confirmed: bool = False) -> TableState:
+    def _drop(self, state: TableState, kept: TableMaintenance, *, confirmed: bool = False) -> TableState:
         """Drop the days that are past their retention; those that wait for a person too where one has confirmed it."""
         keep_days, expiry = _keep_days(self._writer.lake, state.name), self._expiry(state)
         days = expiry.files | (expiry.waiting if confirmed else {})
@@ -222,7 +224,7 @@ class Keeper:
         return table_state(self._root, state.name)
 
     def _join(
-        self, state: TableState, kept: Kept, *, deadline: float, everything: bool = False
+        self, state: TableState, kept: TableMaintenance, *, deadline: float, everything: bool = False
     ) -> tuple[TableState, bool]:
         """The table as it is then, and whether nothing waits to be joined any more."""
         if not _is_joined(state):
@@ -241,7 +243,7 @@ class Keeper:
             else:
                 return state, join is None
 
-    def _checkpoint(self, state: TableState, kept: Kept, *, at_least: int) -> None:
+    def _checkpoint(self, state: TableState, kept: TableMaintenance, *, at_least: int) -> None:
         known, began = self._known[state.name], time.monotonic()
         if state.version - last_checkpoint(self._root, state.name) < at_least:
             return
@@ -253,7 +255,9 @@ class Keeper:
         if appender.held_commits() > self._limits.held_commits:
             adopt_checkpoint(appender, kept.checkpoint)
 
-    def _sweep(self, name: str, kept: Kept, *, keep_hours: float | None = None, dry_run: bool = False) -> None:
+    def _sweep(
+        self, name: str, kept: TableMaintenance, *, keep_hours: float | None = None, dry_run: bool = False
+    ) -> None:
         """Delete log and data files that neither readers of old versions nor derivations of the table need."""
         hours = self._writer.lake.log_retention_hours if keep_hours is None else keep_hours
         newest = self._newest()
@@ -264,7 +268,7 @@ class Keeper:
         since = needed_since(self._root, name, default=now - hours * 3600, now=now)
         if not dry_run:
             kept.log_files_deleted = self._clean_log(name, since, now)
-        swept = sweep(self._root, name, keep_hours=(now - since) / 3600, dry_run=dry_run, now=now)
+        swept = sweep_files(self._root, name, keep_hours=(now - since) / 3600, dry_run=dry_run, now=now)
         kept.files_deleted, kept.bytes_deleted = swept.files, swept.bytes
 
     def _clean_log(self, name: str, since: float, now: float) -> int:
@@ -284,7 +288,10 @@ class Keeper:
         made = self._appenders.get(state.name)
         if made is None or made[0] != state.id:
             table = ALL_TABLES.get(state.name) or Table(state.name, "", (), (), state.partitioned_by)
-            made = self._appenders[state.name] = (state.id, open_anew(self._writer.spark, self._root, table, state.id))
+            made = self._appenders[state.name] = (
+                state.id,
+                reopen_appender(self._writer.spark, self._root, table, state.id),
+            )
         return made[1]
 
 
@@ -303,6 +310,6 @@ def _open_from(name: str) -> date:
     return (datetime.now(UTC) - (LATE_DERIVED if name in DERIVED else LATE)).date()
 
 
-def report(kept: Kept) -> dict[str, Any]:
+def maintenance_report(kept: TableMaintenance) -> dict[str, Any]:
     """Return the result as JSON-ready data."""
-    return {name: getattr(kept, name) for name in Kept.__slots__}
+    return {name: getattr(kept, name) for name in TableMaintenance.__slots__}

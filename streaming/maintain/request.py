@@ -5,15 +5,15 @@ from typing import Any
 
 from ingest.contract.errors import TidegateError
 from lakehouse.catalog import table_names
-from lakehouse.maintenance_vacuum import refuse_short
+from lakehouse.maintenance_vacuum import check_keep_hours
 from lakehouse.requests import Request
-from streaming.maintain.keeper import Keeper, report
-from streaming.writer import Writer
+from streaming.maintain.keeper import TableMaintainer, maintenance_report
+from streaming.writer import WriterContext
 
 __all__ = ["maintain"]
 
 
-def maintain(writer: Writer, request: Request) -> dict[str, Any]:
+def maintain(writer: WriterContext, request: Request) -> dict[str, Any]:
     """Do what is due, or all of it; run twice, the second time finds nothing left to do.
 
     The request's arguments: `table` (one, else all), `full` (join every small file, write a checkpoint), `dry_run`,
@@ -29,10 +29,10 @@ def maintain(writer: Writer, request: Request) -> dict[str, Any]:
         message = f"There is no table {table}. Name one of {', '.join(names)}."
         raise TidegateError(message)
     if keep_hours is not None:
-        refuse_short(keep_hours)
-    keeper, began = Keeper(writer), time.monotonic()
+        check_keep_hours(keep_hours)
+    keeper, began = TableMaintainer(writer), time.monotonic()
     tables = [
-        report(
+        maintenance_report(
             keeper.run_all(
                 name,
                 full=bool(arguments.get("full")),

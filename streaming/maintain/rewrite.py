@@ -11,7 +11,7 @@ from ingest.contract.errors import RetryableError
 from lakehouse.append import Appender
 from lakehouse.changes import DataFile
 from lakehouse.commit_metadata import encode_metadata
-from lakehouse.maintenance import Join
+from lakehouse.maintenance import JoinPlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,7 +21,7 @@ __all__ = ["drop_days", "join_files"]
 _ROW: Final = "_row"
 
 
-def join_files(spark: "SparkSession", appender: Appender, join: Join) -> int:
+def join_files(spark: "SparkSession", appender: Appender, join: JoinPlan) -> int:
     """Write the rows of these files as one, and put it in their place; returns the version.
 
     Guarantee: one commit that changes no rows, so that a follower of the table does not see one twice; it meets no commit

@@ -13,12 +13,12 @@ from ingest.contract.errors import FatalError
 from lakehouse.paths import is_local, to_path
 from lakehouse.whole_file import write_json
 from streaming.offsets import Offsets, parse_offsets
-from streaming.sql.header import Definition, parse_definition
-from streaming.sql.plan import Shape
+from streaming.sql.header import StreamDefinition, parse_definition
+from streaming.sql.plan import CheckpointShape
 
 __all__ = [
-    "Applied",
-    "Shadow",
+    "AppliedStream",
+    "ShadowStream",
     "applied_names",
     "load_applied",
     "load_shadow",
@@ -32,7 +32,7 @@ FOLDER: Final = "_streams"
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class AppliedStream:
     """One stream as it runs.
 
     `incarnation` names its checkpoint and is in each commit; a new one begins with a new checkpoint. `start` is where
@@ -45,7 +45,7 @@ class Applied:
     text: str
     incarnation: str
     schema: str
-    shape: Shape
+    shape: CheckpointShape
     start: Offsets
     applied_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat())
     author: str = ""
@@ -53,7 +53,7 @@ class Applied:
     history: bool = False
 
     @property
-    def definition(self) -> Definition:
+    def definition(self) -> StreamDefinition:
         """The parsed definition."""
         return parse_definition(self.name, self.text)
 
@@ -63,25 +63,25 @@ class Applied:
         write_json(streams_folder(root) / f"{self.name}.json", {**definition, "sha256": self.definition.sha256})
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Applied":
+    def from_dict(cls, data: Mapping[str, Any]) -> "AppliedStream":
         """Read a stream from JSON."""
         known = {key: value for key, value in data.items() if key in cls.__slots__}
         start = parse_offsets(data["start"])
-        return cls(**{**known, "shape": Shape.from_dict(data["shape"]), "start": start})
+        return cls(**{**known, "shape": CheckpointShape.from_dict(data["shape"]), "start": start})
 
 
 @dataclass(frozen=True, slots=True)
-class Shadow:
+class ShadowStream:
     """A rewound copy that waits for its swap: what it would become, since when, and how far it read of Kafka."""
 
-    applied: Applied
+    applied: AppliedStream
     since: str
     ends: Offsets
     time_column: str
 
     def save(self, root: str) -> None:
         """Write its file."""
-        applied = {slot: getattr(self.applied, slot) for slot in Applied.__slots__}
+        applied = {slot: getattr(self.applied, slot) for slot in AppliedStream.__slots__}
         applied["shape"] = self.applied.shape.to_dict()
         content = {"applied": applied, "since": self.since, "ends": self.ends, "time_column": self.time_column}
         write_json(streams_folder(root) / f"{self.applied.name}.shadow", content)
@@ -101,7 +101,7 @@ def streams_folder(root: str) -> Path:
     return to_path(root) / FOLDER
 
 
-def load_applied(root: str) -> dict[str, Applied]:
+def load_applied(root: str) -> dict[str, AppliedStream]:
     """Return every applied stream by name; a file that is not one is named in the error.
 
     Raises:
@@ -110,7 +110,7 @@ def load_applied(root: str) -> dict[str, Applied]:
     found = {}
     for path in _files(root):
         try:
-            found[path.stem] = Applied.from_dict(json.loads(path.read_text(encoding="utf-8")))
+            found[path.stem] = AppliedStream.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, KeyError, TypeError) as error:
             message = f"{path} is not an applied stream ({error!r}). Move it away, then run `tidegate streams apply {path.stem}`."
             raise FatalError(message) from error
@@ -129,13 +129,13 @@ def _files(root: str) -> list[Path]:
     return [path for path in found if not path.name.startswith(".") and path.name != "status.json"]
 
 
-def load_shadow(root: str, name: str) -> Shadow | None:
+def load_shadow(root: str, name: str) -> ShadowStream | None:
     """The shadow of a stream, where it has one."""
     data = read_json(streams_folder(root) / f"{name}.shadow")
     if data is None:
         return None
     ends = parse_offsets(data["ends"])
-    return Shadow(Applied.from_dict(data["applied"]), data["since"], ends, data["time_column"])
+    return ShadowStream(AppliedStream.from_dict(data["applied"]), data["since"], ends, data["time_column"])
 
 
 def new_incarnation() -> str:

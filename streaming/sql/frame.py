@@ -16,11 +16,11 @@ from ingest.settings import KafkaSettings
 from lakehouse.paths import table_uri
 from lakehouse.spark_statement import ReadOnlyError, reading_session
 from lakehouse.tables import READINGS
-from streaming.decode import decoded, reading_rows
+from streaming.decode import decode_stream, reading_rows
 from streaming.offsets import Offsets
 from streaming.source import LandedTopics, kafka_options
-from streaming.sql.header import Definition
-from streaming.sql.sources import Source, Sources
+from streaming.sql.header import StreamDefinition
+from streaming.sql.sources import StatementSources, StreamSource
 from streaming.sql.statement import first_line, read_statement
 
 if TYPE_CHECKING:
@@ -71,7 +71,11 @@ def new_session(spark: "SparkSession", *, partitions: int) -> "SparkSession":
 
 
 def make_frame(
-    session: "SparkSession", definition: Definition, sources: Sources, root: str, read: Callable[[Source], "DataFrame"]
+    session: "SparkSession",
+    definition: StreamDefinition,
+    sources: StatementSources,
+    root: str,
+    read: Callable[[StreamSource], "DataFrame"],
 ) -> "DataFrame":
     """The statement's output.
 
@@ -92,7 +96,7 @@ def make_frame(
     return run_statement(session, definition)
 
 
-def run_statement(session: "SparkSession", definition: Definition) -> "DataFrame":
+def run_statement(session: "SparkSession", definition: StreamDefinition) -> "DataFrame":
     """The statement's output, once all that it reads has a view in the session.
 
     Raises:
@@ -111,10 +115,10 @@ def run_statement(session: "SparkSession", definition: Definition) -> "DataFrame
 
 def from_stream(
     session: "SparkSession", kafka: KafkaSettings, start: Offsets, *, max_records: int | None
-) -> Callable[[Source], "DataFrame"]:
+) -> Callable[[StreamSource], "DataFrame"]:
     """Reads sources as streams that begin at `start` where their checkpoint is new; real-time mode bounds no batch."""
 
-    def read(source: Source) -> "DataFrame":
+    def read(source: StreamSource) -> "DataFrame":
         options = _options(kafka, source.topic, start=start, max_records=max_records)
         return _rows(session.readStream.format("kafka").options(**options).load(), source)
 
@@ -123,10 +127,10 @@ def from_stream(
 
 def from_kafka(
     session: "SparkSession", kafka: KafkaSettings, starts: Offsets, ends: Offsets
-) -> Callable[[Source], "DataFrame"]:
+) -> Callable[[StreamSource], "DataFrame"]:
     """Reads exactly the records of a span."""
 
-    def read(source: Source) -> "DataFrame":
+    def read(source: StreamSource) -> "DataFrame":
         options = _options(kafka, source.topic, start=starts, max_records=None)
         options["endingOffsets"] = json.dumps({source.topic: ends[source.topic]})
         return _rows(session.read.format("kafka").options(**options).load(), source)
@@ -136,13 +140,13 @@ def from_kafka(
 
 def from_history(
     session: "SparkSession", root: str, before: Mapping[int, int], since: datetime | None, after: Mapping[int, int]
-) -> Callable[[Source], "DataFrame"]:
+) -> Callable[[StreamSource], "DataFrame"]:
     """Reads from the table `readings` what Kafka no longer has: rows whose offset lies before the partition's oldest.
 
     `after`: per partition the first offset that is wanted; without it all are.
     """
 
-    def read(source: Source) -> "DataFrame":
+    def read(source: StreamSource) -> "DataFrame":
         rows = session.read.format("delta").load(table_uri(root, READINGS.name))
         gone = F.lit(False)
         for partition, offset in before.items():
@@ -164,10 +168,10 @@ def _options(kafka: KafkaSettings, topic: str, *, start: Offsets, max_records: i
     return {**options, "subscribe": topic, "startingOffsets": json.dumps(mine) if mine else "earliest"}
 
 
-def _rows(records: "DataFrame", source: Source) -> "DataFrame":
+def _rows(records: "DataFrame", source: StreamSource) -> "DataFrame":
     raw = records.select("key", "value", "topic", "partition", "offset", "timestamp")
     if source.schema is None:
-        rows = reading_rows(decoded(raw, source.topic), F.current_timestamp())
+        rows = reading_rows(decode_stream(raw, source.topic), F.current_timestamp())
         return rows.select(*_COLUMNS, F.col("kafka_time").alias(_AT))
     # A record that is not a JSON object of this shape is skipped: only Tidegate's own sink should write there.
     schema = StructType.fromJson(json.loads(source.schema)).add("_corrupt", "string")
@@ -177,7 +181,7 @@ def _rows(records: "DataFrame", source: Source) -> "DataFrame":
     return sound.select("r.*", F.col("timestamp").alias(_AT)).drop("_corrupt")
 
 
-def _watermarked(rows: "DataFrame", definition: Definition) -> "DataFrame":
+def _watermarked(rows: "DataFrame", definition: StreamDefinition) -> "DataFrame":
     watermark = definition.watermark
     if watermark is None or watermark.column not in rows.columns:
         return rows

@@ -21,7 +21,7 @@ from lakehouse.derived import ALL_TABLES
 from lakehouse.local_rows import local_rows
 from lakehouse.tables import spark_ddl
 from streaming.sql.frame import TIME_FORMAT, new_session, run_statement
-from streaming.sql.header import Definition, parse_definition
+from streaming.sql.header import StreamDefinition, parse_definition
 from streaming.sql.shape import check_columns
 from streaming.sql.statement import read_statement
 
@@ -114,7 +114,7 @@ def run_golden(
 
 def _frame(
     spark: "SparkSession",
-    definition: Definition,
+    definition: StreamDefinition,
     given: Mapping[str, list[dict[str, Any]]],
     streams: "Mapping[str, StreamFile]",
     where: str,

@@ -12,7 +12,7 @@ from lakehouse.derived import ALL_TABLES
 from lakehouse.requests import Request
 from streaming.offsets import Offsets
 from streaming.sql.applied import (
-    Applied,
+    AppliedStream,
     load_applied,
     load_shadow,
     new_incarnation,
@@ -20,27 +20,27 @@ from streaming.sql.applied import (
     streams_folder,
 )
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
-from streaming.sql.plan import Change, compare, refused, survives
-from streaming.sql.prepare import Prepared, prepare
+from streaming.sql.plan import DefinitionChange, compare, refused, survives
+from streaming.sql.prepare import PreparedStream, prepare_stream
 from streaming.sql.query import was_started
-from streaming.sql.realtime import caught_up, check_slots
+from streaming.sql.realtime import catch_up_stream, check_slots
 from streaming.sql.rights import check_stream_rights
 from streaming.sql.sinks import ensure_table, refuse_other_types
 from streaming.sql.supervisor import supervisor_of
 from streaming.sql.swap import forget_shadow, shadow_name
 from streaming.sql.tables import delete_table
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 __all__ = ["apply_stream", "drop_stream", "plan_stream"]
 
 
-def plan_stream(writer: Writer, request: Request) -> dict[str, Any]:
+def plan_stream(writer: WriterContext, request: Request) -> dict[str, Any]:
     """Return the effect of applying the file; changes nothing.
 
     Raises:
         ConfigError: the definition can't run.
     """
-    prepared = prepare(writer, request.arguments["name"], request.arguments["text"])
+    prepared = prepare_stream(writer, request.arguments["name"], request.arguments["text"])
     applied = load_applied(writer.root).get(prepared.definition.name)
     changes = compare(applied.shape, prepared.shape) if applied else []
     if applied is None:
@@ -61,7 +61,7 @@ def plan_stream(writer: Writer, request: Request) -> dict[str, Any]:
     }
 
 
-def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
+def apply_stream(writer: WriterContext, request: Request) -> dict[str, Any]:
     """Make a definition the one that runs; the next pass of the chore starts it, also one that is applied and failed.
 
     Raises:
@@ -69,7 +69,7 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
         MissingRightError: this user may not create, write or read the stream's topic; nothing was stopped.
         RetryableError: Kafka does not answer.
     """
-    prepared = prepare(writer, request.arguments["name"], request.arguments["text"])
+    prepared = prepare_stream(writer, request.arguments["name"], request.arguments["text"])
     name = prepared.definition.name
     applied = load_applied(writer.root).get(name)
     if applied is not None and applied.definition.sha256 == prepared.definition.sha256:
@@ -103,20 +103,20 @@ def apply_stream(writer: Writer, request: Request) -> dict[str, Any]:
     if load_shadow(writer.root, name) is not None:
         forget_shadow(writer, name)
     if before is not None and _must_catch_up(writer, before, applied):
-        ended = caught_up(writer, before, then=applied)
+        ended = catch_up_stream(writer, before, then=applied)
         applied = replace(applied, incarnation=ended.incarnation, start=ended.start, history=False)
     make_table(writer, prepared)
     applied.save(writer.root)
     return {"name": name, "changed": True, "incarnation": applied.incarnation, "sinks": _sinks(prepared)}
 
 
-def _must_catch_up(writer: Writer, before: Applied, applied: Applied) -> bool:
+def _must_catch_up(writer: WriterContext, before: AppliedStream, applied: AppliedStream) -> bool:
     """Return whether real-time mode starts, ends, or goes on with another statement: its batches have other numbers."""
     modes = (before.shape.trigger_seconds, applied.shape.trigger_seconds)
     return None in modes and "topic" in before.shape.sinks and was_started(writer.root, before)
 
 
-def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:
+def drop_stream(writer: WriterContext, request: Request) -> dict[str, Any]:
     """Stop a stream and take away what is its own: checkpoint, topic, consumer group, and its table unless kept.
 
     Raises:
@@ -156,7 +156,7 @@ def drop_stream(writer: Writer, request: Request) -> dict[str, Any]:
     return {"name": name, "dropped": True, "gone": dropped}
 
 
-def _refuse_joined_table(name: str, applied: dict[str, Applied]) -> None:
+def _refuse_joined_table(name: str, applied: dict[str, AppliedStream]) -> None:
     if joiners := [other.name for other in applied.values() if name in other.shape.tables and other.name != name]:
         message = (
             f"Other streams join the table {name}, and their next batch would fail without it: {', '.join(joiners)}. Drop those "
@@ -165,7 +165,7 @@ def _refuse_joined_table(name: str, applied: dict[str, Applied]) -> None:
         raise TidegateError(message)
 
 
-def make_topic(writer: Writer, prepared: Prepared) -> None:
+def make_topic(writer: WriterContext, prepared: PreparedStream) -> None:
     """Create the topic where it is missing.
 
     Raises:
@@ -177,7 +177,7 @@ def make_topic(writer: Writer, prepared: Prepared) -> None:
         check_stream_rights(writer.kafka, name)
 
 
-def make_table(writer: Writer, prepared: Prepared) -> None:
+def make_table(writer: WriterContext, prepared: PreparedStream) -> None:
     """Create the table where it is missing, or add new columns to it."""
     name = prepared.definition.name
     if "table" in prepared.definition.sinks:
@@ -185,14 +185,14 @@ def make_table(writer: Writer, prepared: Prepared) -> None:
         ensure_table(writer.root, name, prepared.schema, log_retention_hours=hours)
 
 
-def starts_of(writer: Writer, prepared: Prepared) -> Offsets:
+def starts_of(writer: WriterContext, prepared: PreparedStream) -> Offsets:
     """Return the start of a first incarnation."""
     ask = end_offsets if prepared.definition.backfill == "latest" else begin_offsets
     return {topic: ask(writer.kafka, topic) for topic in prepared.sources.topics}
 
 
-def _first(writer: Writer, prepared: Prepared, author: str) -> Applied:
-    return Applied(
+def _first(writer: WriterContext, prepared: PreparedStream, author: str) -> AppliedStream:
+    return AppliedStream(
         name=prepared.definition.name,
         text=prepared.definition.text,
         incarnation=new_incarnation(),
@@ -204,7 +204,7 @@ def _first(writer: Writer, prepared: Prepared, author: str) -> Applied:
     )
 
 
-def _refuse_foreign_table(writer: Writer, prepared: Prepared) -> None:
+def _refuse_foreign_table(writer: WriterContext, prepared: PreparedStream) -> None:
     """Refuse to write into a table of this name that does not belong to a stream."""
     from lakehouse.catalog import open_table, table_names
 
@@ -225,16 +225,16 @@ def _refuse_foreign_table(writer: Writer, prepared: Prepared) -> None:
     refuse_other_types(writer.root, name, prepared.schema, anew="move that table away")
 
 
-def _sinks(prepared: Prepared) -> list[str]:
+def _sinks(prepared: PreparedStream) -> list[str]:
     name, sinks = prepared.definition.name, prepared.definition.sinks
     return [stream_topic(name) if sink == "topic" else f"table {name}" for sink in sinks]
 
 
-def _told(change: Change) -> dict[str, str]:
+def _told(change: DefinitionChange) -> dict[str, str]:
     return {"what": change.what, "verdict": change.verdict, "why": change.why}
 
 
-def _verdict(applied: Applied | None, changes: list[Change]) -> str:
+def _verdict(applied: AppliedStream | None, changes: list[DefinitionChange]) -> str:
     if applied is None:
         return "new"
     if not changes:
@@ -242,7 +242,7 @@ def _verdict(applied: Applied | None, changes: list[Change]) -> str:
     return "survives" if survives(changes) else "refused" if refused(changes) else "rewind"
 
 
-def _no_way(name: str, changes: list[Change]) -> str:
+def _no_way(name: str, changes: list[DefinitionChange]) -> str:
     shown = "; ".join(f"{change.what} ({change.why})" for change in changes if change.verdict != "keeps")
     if refused(changes):
         return f"This change of stream {name} is not possible: {shown}."

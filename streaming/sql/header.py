@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from ingest.contract.errors import ConfigError
 
-__all__ = ["NAME", "Definition", "Watermark", "parse_definition"]
+__all__ = ["NAME", "StreamDefinition", "WatermarkClause", "parse_definition"]
 
 Late = Literal["drop", "correct"]
 Backfill = Literal["earliest", "latest", "delta"]
@@ -33,7 +33,7 @@ _SECONDS: Final = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 
 
 
 @dataclass(frozen=True, slots=True)
-class Watermark:
+class WatermarkClause:
     """Largest delay of rows in a stateful stream; `column` is a column of its sources."""
 
     column: str
@@ -41,7 +41,7 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True)
-class Definition:
+class StreamDefinition:
     """Content of a stream file. `body` is the SELECT; `trigger_seconds` is None for Spark's real-time mode."""
 
     name: str
@@ -49,7 +49,7 @@ class Definition:
     body: str
     sinks: tuple[str, ...]
     key: str | None
-    watermark: Watermark | None
+    watermark: WatermarkClause | None
     late: Late
     backfill: Backfill
     trigger_seconds: float | None
@@ -61,7 +61,7 @@ class Definition:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
-def parse_definition(name: str, text: str, *, file: str | None = None) -> Definition:
+def parse_definition(name: str, text: str, *, file: str | None = None) -> StreamDefinition:
     """The definition in a file.
 
     Args:
@@ -76,7 +76,7 @@ def parse_definition(name: str, text: str, *, file: str | None = None) -> Defini
     _check_name(name, where)
     settings, body = _split(text, where)
     sinks = _sinks(settings, where)
-    definition = Definition(
+    definition = StreamDefinition(
         name=name,
         text=text,
         body=body,
@@ -164,7 +164,7 @@ def _column(settings: dict[str, tuple[int, str]], key: str, where: str) -> str |
     return value
 
 
-def _watermark(settings: dict[str, tuple[int, str]], where: str) -> Watermark | None:
+def _watermark(settings: dict[str, tuple[int, str]], where: str) -> WatermarkClause | None:
     if "watermark" not in settings:
         return None
     line, value = settings["watermark"]
@@ -176,7 +176,7 @@ def _watermark(settings: dict[str, tuple[int, str]], where: str) -> Watermark | 
             f"watermark is {value!r}",
             "a column and how late rows may come, such as `event_time 2 minutes`",
         )
-    return Watermark(column, delay.strip())
+    return WatermarkClause(column, delay.strip())
 
 
 def _choice(settings: dict[str, tuple[int, str]], key: str, allowed: tuple[str, ...], default: str, where: str) -> str:

@@ -8,7 +8,7 @@ from ingest.record_names import Names
 from lakehouse.catalog import newest_commits, open_table
 from lakehouse.commit_metadata import encode_metadata, metadata_of
 from lakehouse.paths import table_uri
-from streaming.offsets import Offsets, largest, parse_names, parse_offsets
+from streaming.offsets import Offsets, largest_offsets, parse_names, parse_offsets
 
 __all__ = ["StreamMark", "newest_stream_mark", "stream_marks"]
 
@@ -35,7 +35,7 @@ class StreamMark:
     @property
     def reach(self) -> Offsets:
         """Offsets up to which the table has read."""
-        return largest(self.offsets, self.beyond)
+        return largest_offsets(self.offsets, self.beyond)
 
     def encode(self, **more: Any) -> str:
         """Encode as commit metadata."""

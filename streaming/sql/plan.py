@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-__all__ = ["Change", "Shape", "compare", "refused", "survives"]
+__all__ = ["CheckpointShape", "DefinitionChange", "compare", "refused", "survives"]
 
 Verdict = Literal["keeps", "rewind", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class CheckpointShape:
     """Parts of a definition that decide the verdict.
 
     `body` is the statement with its white space joined, `sources` are names of streams, `tables` of static ones, `state` the
@@ -44,7 +44,7 @@ class Shape:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> "Shape":
+    def from_dict(cls, data: Mapping[str, Any]) -> "CheckpointShape":
         """Read a shape from JSON."""
         lists = {key: tuple(data[key]) for key in ("sources", "tables", "state", "sinks")}
         watermark = tuple(data["watermark"]) if data["watermark"] else None
@@ -53,7 +53,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DefinitionChange:
     """One difference: `keeps` the checkpoint, needs a `rewind`, or is `refused` by the table that is there."""
 
     what: str
@@ -61,22 +61,22 @@ class Change:
     why: str
 
 
-def survives(changes: list[Change]) -> bool:
+def survives(changes: list[DefinitionChange]) -> bool:
     """Return whether all changes keep the checkpoint."""
     return all(change.verdict == "keeps" for change in changes)
 
 
-def refused(changes: list[Change]) -> bool:
+def refused(changes: list[DefinitionChange]) -> bool:
     """Return whether the existing table cannot take one of the changes, not even with a rewind."""
     return any(change.verdict == "refused" for change in changes)
 
 
-def compare(old: Shape, new: Shape) -> list[Change]:
+def compare(old: CheckpointShape, new: CheckpointShape) -> list[DefinitionChange]:
     """Every difference with its verdict; nothing where both are the same."""
-    changes: list[Change] = []
+    changes: list[DefinitionChange] = []
 
     def note(what: str, verdict: Verdict, why: str) -> None:
-        changes.append(Change(what, verdict, why))
+        changes.append(DefinitionChange(what, verdict, why))
 
     if old.sources != new.sources:
         note(f"sources {_named(old.sources)} -> {_named(new.sources)}", "rewind", "offsets are kept per source")
@@ -99,7 +99,7 @@ def compare(old: Shape, new: Shape) -> list[Change]:
     return changes
 
 
-def _compare_state(old: Shape, new: Shape, note: Any) -> None:
+def _compare_state(old: CheckpointShape, new: CheckpointShape, note: Any) -> None:
     if old.state != new.state:
         was, now = "; ".join(old.state) or "none", "; ".join(new.state) or "none"
         note(f"state {was} -> {now}", "rewind", "state is kept by operator, key, window and aggregate")
@@ -117,7 +117,7 @@ def _compare_state(old: Shape, new: Shape, note: Any) -> None:
         note(what, "keeps", "it applies from now on")
 
 
-def _compare_columns(old: Shape, new: Shape, note: Any) -> None:
+def _compare_columns(old: CheckpointShape, new: CheckpointShape, note: Any) -> None:
     was, now = dict(old.columns), dict(new.columns)
     for name, kind in now.items():
         if name not in was:
@@ -138,5 +138,5 @@ def _named(names: tuple[str, ...]) -> str:
     return ", ".join(names) or "none"
 
 
-def _trigger(shape: Shape) -> str:
+def _trigger(shape: CheckpointShape) -> str:
     return "realtime" if shape.trigger_seconds is None else f"{shape.trigger_seconds:g} s"

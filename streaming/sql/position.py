@@ -15,21 +15,21 @@ from ingest.offsets import begin_offsets, end_offsets
 from ingest.record_names import NameReader, Names
 from ingest.topic_state import topic_ids
 from lakehouse.whole_file import write_json
-from streaming.losses import Lost
+from streaming.losses import LostRecords
 from streaming.marking import LastNames
-from streaming.offsets import Mark, Offsets, largest, moved, parse_names, parse_offsets
+from streaming.offsets import Mark, Offsets, has_records, largest_offsets, parse_names, parse_offsets
 from streaming.same_log import KafkaLog, KafkaView, lost_records
-from streaming.sql.applied import Applied, read_json, streams_folder
+from streaming.sql.applied import AppliedStream, read_json, streams_folder
 from streaming.sql.marks import stream_marks
 
 if TYPE_CHECKING:
-    from streaming.writer import Writer
+    from streaming.writer import WriterContext
 
-__all__ = ["Follower", "Position", "going_on", "newest_position", "refuse_lost"]
+__all__ = ["PositionFollower", "StreamPosition", "newest_position", "refuse_lost_records", "resume_offsets"]
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class StreamPosition:
     """End of the newest batch of an incarnation, its topics, and the names of the last records.
 
     `version` is that of the table after its newest commit, -1 where there is none. `batch` is the number of that batch and
@@ -46,11 +46,13 @@ class Position:
     batch: int = -1
     starts: Offsets = field(default_factory=dict)
 
-    def after(self, starts: Offsets, ends: Offsets, batch: int, *, stateful: bool) -> "Position":
+    def after(self, starts: Offsets, ends: Offsets, batch: int, *, stateful: bool) -> "StreamPosition":
         """The position once this batch is done too."""
-        if not stateful and not moved(self.offsets, ends):
+        if not stateful and not has_records(self.offsets, ends):
             return self
-        return replace(self, offsets=ends if stateful else largest(self.offsets, ends), batch=batch, starts=starts)
+        return replace(
+            self, offsets=ends if stateful else largest_offsets(self.offsets, ends), batch=batch, starts=starts
+        )
 
     def save(self, root: str, name: str) -> None:
         """Replace the file."""
@@ -62,16 +64,16 @@ class Position:
         return Mark("", 0, {}, self.offsets, self.topics, last=self.last, at_ms=self.at_ms)
 
 
-class Follower:
+class PositionFollower:
     """Keeps the position of one running stream: names of records on a thread, a file after each batch.
 
     `known` is the position at the start; None where nothing says it.
     """
 
-    def __init__(self, writer: "Writer", applied: Applied) -> None:
+    def __init__(self, writer: "WriterContext", applied: AppliedStream) -> None:
         self.known = known = newest_position(writer.root, applied)
         self._root, self._applied = writer.root, applied
-        self._at = known or Position(applied.incarnation, applied.start)
+        self._at = known or StreamPosition(applied.incarnation, applied.start)
         self._starts = applied.start
         self._reader = NameReader(writer.kafka)
         self._topics = topic_ids(writer.kafka, list(applied.start))
@@ -109,22 +111,22 @@ class Follower:
         self._at.save(self._root, self._applied.name)
 
 
-def newest_position(root: str, applied: Applied) -> Position | None:
+def newest_position(root: str, applied: AppliedStream) -> StreamPosition | None:
     """The position of this incarnation; None where nothing says it."""
     if (data := _read(_file(root, applied.name))) and data["incarnation"] == applied.incarnation:
         offsets, last = parse_offsets(data["offsets"]), parse_names(data["last"])
         batch, starts = data.get("batch", -1), parse_offsets(data.get("starts", {}))
-        return Position(
+        return StreamPosition(
             applied.incarnation, offsets, data["topics"], last, data["version"], data["at_ms"], batch, starts
         )
     for mark in stream_marks(root, applied.name) if "table" in applied.shape.sinks else ():
         if mark.incarnation == applied.incarnation:
-            known = Position(mark.incarnation, mark.reach, mark.topics, mark.last, at_ms=mark.at_ms)
+            known = StreamPosition(mark.incarnation, mark.reach, mark.topics, mark.last, at_ms=mark.at_ms)
             return replace(known, batch=mark.batch, starts=mark.starts)
     return None
 
 
-def refuse_lost(writer: "Writer", applied: Applied, following: Offsets, path: str) -> None:
+def refuse_lost_records(writer: "WriterContext", applied: AppliedStream, following: Offsets, path: str) -> None:
     """Refuse to go on where Kafka no longer holds what comes next, holds another log, or the table lost its newest commit.
 
     Raises:
@@ -147,7 +149,7 @@ def refuse_lost(writer: "Writer", applied: Applied, following: Offsets, path: st
         raise FatalError(message)
 
 
-def going_on(writer: "Writer", applied: Applied, reached: Offsets) -> Offsets:
+def resume_offsets(writer: "WriterContext", applied: AppliedStream, reached: Offsets) -> Offsets:
     """Return the start of a new incarnation: the end of the old one, or the first record that differs from the one it read."""
     on = {topic: dict(parts) for topic, parts in reached.items()}
     for topic, part, _, edge in _lost(writer, applied, reached, newest_position(writer.root, applied)):
@@ -156,7 +158,9 @@ def going_on(writer: "Writer", applied: Applied, reached: Offsets) -> Offsets:
     return on
 
 
-def _lost(writer: "Writer", applied: Applied, following: Offsets, known: Position | None) -> list[Lost]:
+def _lost(
+    writer: "WriterContext", applied: AppliedStream, following: Offsets, known: StreamPosition | None
+) -> list[LostRecords]:
     kafka, topics = writer.kafka, list(following)
     oldest, newest = ({topic: read(kafka, topic) for topic in topics} for read in (begin_offsets, end_offsets))
     view = KafkaView(oldest, newest, topic_ids(kafka, topics))
@@ -170,13 +174,13 @@ def _lost(writer: "Writer", applied: Applied, following: Offsets, known: Positio
         reader.close()
 
 
-def _history(root: str, applied: Applied) -> Iterator[Mark]:
+def _history(root: str, applied: AppliedStream) -> Iterator[Mark]:
     for mark in stream_marks(root, applied.name) if "table" in applied.shape.sinks else ():
         if mark.incarnation == applied.incarnation:
             yield replace(Mark("", 0, {}, mark.offsets, mark.topics, last=mark.last), at_ms=mark.at_ms)
 
 
-def _next_step(applied: Applied, path: str) -> str:
+def _next_step(applied: AppliedStream, path: str) -> str:
     if applied.shape.stateful:
         return _rewind(applied.name)
     return f"move the folder {path} away; the stream then goes on after the records it read of this log, and stored rows stay"
@@ -186,7 +190,7 @@ def _rewind(name: str) -> str:
     return f"rebuild the missing rows with `tidegate streams rewind {name} --since TIME --into shadow`, then `--swap`"
 
 
-def _table_version(root: str, applied: Applied) -> int:
+def _table_version(root: str, applied: AppliedStream) -> int:
     from lakehouse.changes import newest_version
 
     return newest_version(root, applied.name)

@@ -6,26 +6,26 @@ from typing import Any
 
 from streaming.sql.applied import load_applied
 from streaming.sql.frame import from_stream, make_frame, new_session
-from streaming.sql.header import Definition, parse_definition
-from streaming.sql.plan import Shape
+from streaming.sql.header import StreamDefinition, parse_definition
+from streaming.sql.plan import CheckpointShape
 from streaming.sql.shape import check_streamable, shape_of
-from streaming.sql.sources import Sources, find_sources
-from streaming.writer import Writer
+from streaming.sql.sources import StatementSources, find_sources
+from streaming.writer import WriterContext
 
-__all__ = ["Prepared", "prepare", "table_schema"]
+__all__ = ["PreparedStream", "prepare_stream", "table_schema"]
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedStream:
     """A definition that can run; `schema` is its output as Spark's JSON, all nullable."""
 
-    definition: Definition
-    sources: Sources
-    shape: Shape
+    definition: StreamDefinition
+    sources: StatementSources
+    shape: CheckpointShape
     schema: str
 
 
-def prepare(writer: Writer, name: str, text: str) -> Prepared:
+def prepare_stream(writer: WriterContext, name: str, text: str) -> PreparedStream:
     """Check a definition by planning it; Kafka is not asked.
 
     Raises:
@@ -42,7 +42,7 @@ def prepare(writer: Writer, name: str, text: str) -> Prepared:
     rows = make_frame(session, definition, sources, writer.root, from_stream(session, writer.kafka, {}, max_records=1))
     shape = shape_of(definition, rows, sources=sources.names, tables=sources.tables, partitions=partitions)
     check_streamable(definition, shape, rows, where)
-    return Prepared(definition, sources, shape, table_schema(rows.schema.json()))
+    return PreparedStream(definition, sources, shape, table_schema(rows.schema.json()))
 
 
 def table_schema(schema: str) -> str:

@@ -13,28 +13,28 @@ from ingest.contract.topics import stream_group
 from ingest.groups import group_lag
 from lakehouse.whole_file import write_json
 from streaming.offsets import Offsets
-from streaming.sql.applied import Applied, new_incarnation, read_json, streams_folder
+from streaming.sql.applied import AppliedStream, new_incarnation, read_json, streams_folder
 from streaming.sql.frame import from_stream, make_frame, new_session
 from streaming.sql.marks import newest_stream_mark
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
-from streaming.sql.position import Follower, going_on, refuse_lost
-from streaming.sql.realtime import caught_up, check_slots, start_realtime
-from streaming.sql.sinks import Sink
+from streaming.sql.position import PositionFollower, refuse_lost_records, resume_offsets
+from streaming.sql.realtime import catch_up_stream, check_slots, start_realtime
+from streaming.sql.sinks import StreamSink
 from streaming.sql.spans import kafka_rows, sources_of, write_history
 from streaming.sql.swap import finished
 from streaming.sql.times import time_expression
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
-__all__ = ["Running", "progress_of", "resumed", "start_stream", "was_started"]
+__all__ = ["RunningStream", "progress_of", "resolve_incarnation", "start_stream", "was_started"]
 
 
 @dataclass(slots=True)
-class Running:
+class RunningStream:
     """A started stream."""
 
-    applied: Applied
+    applied: AppliedStream
     query: Any
-    sink: Sink | None
+    sink: StreamSink | None
 
     def stop(self) -> None:
         """Let the batch in hand finish, then end."""
@@ -53,7 +53,7 @@ class Running:
         return told or self.query.exception() or FatalError(f"Stream {self.applied.name} ended unexpectedly.")
 
 
-def resumed(writer: Writer, applied: Applied) -> Applied:
+def resolve_incarnation(writer: WriterContext, applied: AppliedStream) -> AppliedStream:
     """The stream to start: itself, or where its checkpoint is gone a new incarnation from what its table or group says.
 
     A swap that was committed before a crash is finished, and history that was not written yet is. In real-time mode it is a new
@@ -64,7 +64,7 @@ def resumed(writer: Writer, applied: Applied) -> Applied:
     """
     applied = finished(writer, applied)
     if applied.shape.trigger_seconds is None and was_started(writer.root, applied):
-        return caught_up(writer, applied)
+        return catch_up_stream(writer, applied)
     path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
     if StreamCheckpoint(writer.spark, path).query_id() is not None:
         return applied
@@ -81,19 +81,19 @@ def resumed(writer: Writer, applied: Applied) -> Applied:
             f"stream: `tidegate streams rewind {applied.name} --since TIME --into shadow`, then `--swap`; or drop and apply it."
         )
         raise FatalError(message)
-    start = going_on(writer, applied, reached)
+    start = resume_offsets(writer, applied, reached)
     anew = replace(applied, incarnation=new_incarnation(), start=start, history=False)
     anew.save(writer.root)
     return anew
 
 
-def was_started(root: str, applied: Applied) -> bool:
+def was_started(root: str, applied: AppliedStream) -> bool:
     """Return whether this incarnation ran before: then a missing checkpoint was lost."""
     started = read_json(streams_folder(root) / f"{applied.name}.started") or {}
     return started.get("incarnation") == applied.incarnation
 
 
-def _of_group(writer: Writer, applied: Applied) -> Offsets | None:
+def _of_group(writer: WriterContext, applied: AppliedStream) -> Offsets | None:
     """Return the position that a stream without a table, whose topic may repeat rows, mirrored to its consumer group."""
     if "table" in applied.shape.sinks:
         return None
@@ -104,13 +104,13 @@ def _of_group(writer: Writer, applied: Applied) -> Offsets | None:
 
 
 def start_stream(
-    writer: Writer,
-    applied: Applied,
+    writer: WriterContext,
+    applied: AppliedStream,
     mirror: Callable[[Offsets], object],
     *,
     table_name: str | None = None,
     only_available: bool = False,
-) -> Running:
+) -> RunningStream:
     """Start it on its checkpoint, or at its `start` where that is new.
 
     Args:
@@ -128,15 +128,15 @@ def start_stream(
     path = checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)
     checkpoint = StreamCheckpoint(writer.spark, path)
     if checkpoint.query_id() is not None:
-        refuse_lost(writer, applied, checkpoint.next_offsets() or {}, path)
+        refuse_lost_records(writer, applied, checkpoint.next_offsets() or {}, path)
     rows = _rows(writer, applied)
     if table_name is None:
         write_json(streams_folder(writer.root) / f"{applied.name}.started", {"incarnation": applied.incarnation})
     query = rows.writeStream.queryName(table_name or applied.name).option("checkpointLocation", path)
     if applied.shape.trigger_seconds is None:
         check_slots(writer, applied)
-        return Running(applied, start_realtime(writer, applied, rows), None)
-    sink = Sink(
+        return RunningStream(applied, start_realtime(writer, applied, rows), None)
+    sink = StreamSink(
         writer.spark,
         writer.root,
         writer.kafka,
@@ -144,7 +144,7 @@ def start_stream(
         ends=checkpoint.ends,
         again=lambda starts, ends: kafka_rows(writer, applied, starts, ends),
         mirror=mirror,
-        follow=Follower(writer, applied) if table_name is None else None,
+        follow=PositionFollower(writer, applied) if table_name is None else None,
         topic=table_name is None,
         table_name=table_name,
         log_retention_hours=writer.lake.log_retention_hours,
@@ -154,10 +154,10 @@ def start_stream(
         query = query.trigger(availableNow=True)
     else:
         query = query.trigger(processingTime=f"{round(applied.shape.trigger_seconds * 1000)} milliseconds")
-    return Running(applied, query.foreachBatch(sink).start(), sink)
+    return RunningStream(applied, query.foreachBatch(sink).start(), sink)
 
 
-def _rows(writer: Writer, applied: Applied) -> Any:
+def _rows(writer: WriterContext, applied: AppliedStream) -> Any:
     session = new_session(writer.spark, partitions=applied.shape.partitions)
     realtime = applied.shape.trigger_seconds is None
     most = None if realtime else writer.settings.max_records_per_batch

@@ -17,25 +17,25 @@ from ingest.contract.topics import stream_topic
 from ingest.offsets import end_offsets
 from ingest.security import jvm_conf
 from streaming.offsets import Offsets
-from streaming.sql.applied import Applied, new_incarnation
+from streaming.sql.applied import AppliedStream, new_incarnation
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
-from streaming.sql.position import refuse_lost
-from streaming.sql.sent import SentFile, sent_after, sent_since, unsent
-from streaming.sql.sinks import numbered_records, rest_name, send_records, topic_rows
+from streaming.sql.position import refuse_lost_records
+from streaming.sql.sent import SentFile, sent_after, sent_since, separate_unsent
+from streaming.sql.sinks import numbered_records, partial_batch_name, send_records, topic_rows
 from streaming.sql.spans import kafka_rows
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BATCH", "caught_up", "check_slots", "start_realtime"]
+__all__ = ["BATCH", "catch_up_stream", "check_slots", "start_realtime"]
 
 BATCH: Final = "1 minute"
 """Length of a batch: the span that a start compares with the topic, and the age of the consumer group's offsets."""
 LEFT_CORES: Final = 2
 
 
-def check_slots(writer: Writer, applied: Applied) -> None:
+def check_slots(writer: WriterContext, applied: AppliedStream) -> None:
     """Refuse a real-time stream that would leave the landing without cores: its tasks run for minutes, one per partition.
 
     Raises:
@@ -51,7 +51,7 @@ def check_slots(writer: Writer, applied: Applied) -> None:
         raise ConfigError(message)
 
 
-def start_realtime(writer: Writer, applied: Applied, rows: "DataFrame") -> Any:
+def start_realtime(writer: WriterContext, applied: AppliedStream, rows: "DataFrame") -> Any:
     """Start the query; returns Spark's handle of it."""
     options = {f"kafka.{key}": value for key, value in jvm_conf(writer.kafka).items()}
     began = F.unix_millis(F.current_timestamp()).cast("string")  # one time for all records of a batch
@@ -62,7 +62,9 @@ def start_realtime(writer: Writer, applied: Applied, rows: "DataFrame") -> Any:
     return sink.option("checkpointLocation", path).trigger(**trigger).start()
 
 
-def caught_up(writer: Writer, applied: Applied, *, then: Applied | None = None) -> Applied:
+def catch_up_stream(
+    writer: WriterContext, applied: AppliedStream, *, then: AppliedStream | None = None
+) -> AppliedStream:
     """Send the rest of what Kafka has, and begin a new incarnation behind it; call it while the stream does not run.
 
     Of a stream that remembers nothing and writes a topic, in either mode. Killed at any step, the next call does the rest.
@@ -76,7 +78,7 @@ def caught_up(writer: Writer, applied: Applied, *, then: Applied | None = None) 
     checkpoint = StreamCheckpoint(writer.spark, path)
     done = checkpoint.finished()
     reached = applied.start if done is None else checkpoint.ends(done)
-    refuse_lost(writer, applied, reached, path)
+    refuse_lost_records(writer, applied, reached, path)
     ends: Offsets = {topic: end_offsets(writer.kafka, topic) for topic in applied.start}
     starts = {topic: {part: reached.get(topic, {}).get(part, 0) for part in parts} for topic, parts in ends.items()}
     if starts != ends:
@@ -95,7 +97,7 @@ def caught_up(writer: Writer, applied: Applied, *, then: Applied | None = None) 
     return anew
 
 
-def _next_number(checkpoint: StreamCheckpoint, applied: Applied, done: int | None) -> int:
+def _next_number(checkpoint: StreamCheckpoint, applied: AppliedStream, done: int | None) -> int:
     """The smallest number in the header `batch` of records that were sent after the newest batch that is done."""
     if done is None:
         return 0
@@ -103,7 +105,13 @@ def _next_number(checkpoint: StreamCheckpoint, applied: Applied, done: int | Non
 
 
 def _send_rest(
-    writer: Writer, applied: Applied, statement: Applied, starts: Offsets, ends: Offsets, *, since: int
+    writer: WriterContext,
+    applied: AppliedStream,
+    statement: AppliedStream,
+    starts: Offsets,
+    ends: Offsets,
+    *,
+    since: int,
 ) -> None:
     topic, incarnation = stream_topic(applied.name), applied.incarnation
     kept = SentFile(writer.root, applied.name, incarnation).read(since)
@@ -114,9 +122,9 @@ def _send_rest(
         sent = left.records + sent_after(writer.kafka, topic, incarnation=incarnation, offsets=left.ends).records
     records = numbered_records(kafka_rows(writer, statement, starts, ends), statement).persist()
     try:
-        rest, _ = unsent(records, sent)
+        rest, _ = separate_unsent(records, sent)
         # A name of its own, of this batch or a later one: so a second call finds what the first one sent.
-        send_records(rest, writer.kafka, applied, batch=rest_name(since, ends))
+        send_records(rest, writer.kafka, applied, batch=partial_batch_name(since, ends))
     finally:
         with suppress(Exception):
             records.unpersist()

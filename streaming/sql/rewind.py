@@ -21,17 +21,17 @@ from lakehouse.append import Appender
 from lakehouse.paths import table_uri
 from lakehouse.requests import Request
 from streaming.offsets import Offsets
-from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow, new_incarnation
+from streaming.sql.applied import AppliedStream, ShadowStream, load_applied, load_shadow, new_incarnation
 from streaming.sql.marks import StreamMark
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.plan import compare, refused
-from streaming.sql.prepare import Prepared, prepare
+from streaming.sql.prepare import PreparedStream, prepare_stream
 from streaming.sql.query import start_stream
 from streaming.sql.sinks import ensure_table, refuse_other_types
 from streaming.sql.spans import history_rows, kafka_rows
 from streaming.sql.swap import forget_shadow, shadow_name
 from streaming.sql.times import time_expression
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -45,7 +45,7 @@ _LATER: Final = ("aggregate", "distinct")
 """Operators whose rows come out once the watermark has passed them."""
 
 
-def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
+def rewind_stream(writer: WriterContext, request: Request) -> dict[str, Any]:
     """Build the shadow; the live stream runs on.
 
     Raises:
@@ -59,7 +59,7 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
     if live is None:
         message = f"There is no applied stream {name}. Apply it: `tidegate streams apply {name}`."
         raise TidegateError(message)
-    prepared = prepare(writer, name, request.arguments["text"])
+    prepared = prepare_stream(writer, name, request.arguments["text"])
     applied = _shadow_of(live, prepared, request)
     refuse_other_types(writer.root, name, prepared.schema)
     schema: Any = StructType.fromJson(json.loads(applied.schema))
@@ -82,7 +82,7 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
         ends = _build_stateful(writer, applied)
     else:
         ends, from_delta = _build_stateless(writer, applied, gone, since, earliest, when)
-    Shadow(applied, since.isoformat(), ends, column).save(writer.root)
+    ShadowStream(applied, since.isoformat(), ends, column).save(writer.root)
     return {
         "name": name,
         "shadow": shadow_name(name),
@@ -95,7 +95,7 @@ def rewind_stream(writer: Writer, request: Request) -> dict[str, Any]:
     }
 
 
-def _shadow_of(live: Applied, prepared: Prepared, request: Request) -> Applied:
+def _shadow_of(live: AppliedStream, prepared: PreparedStream, request: Request) -> AppliedStream:
     if "table" not in live.shape.sinks or "table" not in prepared.shape.sinks:
         msg = f"Stream {live.name} does not write a table, so a rewind has nothing to rebuild; readers can read its topic again."
         raise ConfigError(msg)
@@ -105,7 +105,7 @@ def _shadow_of(live: Applied, prepared: Prepared, request: Request) -> Applied:
         msg = f"This rewind of stream {live.name} is not possible: {shown}."
         raise ConfigError(msg)
     floor = request.arguments["since"] if prepared.shape.stateful else None
-    return Applied(
+    return AppliedStream(
         name=live.name,
         text=prepared.definition.text,
         incarnation=new_incarnation(),
@@ -118,12 +118,12 @@ def _shadow_of(live: Applied, prepared: Prepared, request: Request) -> Applied:
     )
 
 
-def _offsets_since(writer: Writer, topic: str, since: datetime) -> dict[int, int]:
+def _offsets_since(writer: WriterContext, topic: str, since: datetime) -> dict[int, int]:
     return offsets_at(writer.kafka, topic, int(since.timestamp() * 1000))
 
 
 def _build_stateless(
-    writer: Writer, applied: Applied, gone: Offsets, since: datetime, earliest: datetime, when: str
+    writer: WriterContext, applied: AppliedStream, gone: Offsets, since: datetime, earliest: datetime, when: str
 ) -> tuple[Offsets, dict[str, Any]]:
     ends = {topic: end_offsets(writer.kafka, topic) for topic in applied.start}
     rows = kafka_rows(writer, applied, applied.start, ends)
@@ -152,7 +152,7 @@ def _refuse_gone(gone: Offsets, since: datetime) -> None:
             raise TidegateError(message)
 
 
-def _refuse_open(writer: Writer, live: Applied, since: datetime) -> None:
+def _refuse_open(writer: WriterContext, live: AppliedStream, since: datetime) -> None:
     """Refuse if windows that began before `since` are still open: no stream would write them after the swap.
 
     The swap deletes what the live stream remembers, and the shadow leaves out what is of before `since`. Windows of one length
@@ -187,7 +187,7 @@ def closed_before(states: Sequence[str], watermark_ms: int) -> list[int]:
     return [watermark_ms * 1000 - sum(lengths)]  # windows of windows close one after the other
 
 
-def _build_stateful(writer: Writer, applied: Applied) -> Offsets:
+def _build_stateful(writer: WriterContext, applied: AppliedStream) -> Offsets:
     running = start_stream(
         writer, applied, lambda offsets: None, table_name=shadow_name(applied.name), only_available=True
     )
@@ -202,7 +202,7 @@ def _build_stateful(writer: Writer, applied: Applied) -> Offsets:
     return ends
 
 
-def _diff(writer: Writer, name: str, since: datetime, when: str) -> dict[str, Any]:
+def _diff(writer: WriterContext, name: str, since: datetime, when: str) -> dict[str, Any]:
     """Rows of `since` and later, as multisets over the columns that both tables have."""
     live = writer.spark.read.format("delta").load(table_uri(writer.root, name))
     shadow = writer.spark.read.format("delta").load(table_uri(writer.root, shadow_name(name)))

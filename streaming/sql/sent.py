@@ -20,7 +20,7 @@ from pyspark.sql.window import Window
 
 from ingest.offsets import begin_offsets, end_offsets
 from ingest.settings import KafkaSettings
-from ingest.tail import Start, TailRecord, tail
+from ingest.tail import TailRecord, TailStart, tail
 from lakehouse.whole_file import write_json
 from streaming.offsets import Offsets, parse_offsets
 from streaming.sql.applied import read_json, remove_file, streams_folder
@@ -28,7 +28,16 @@ from streaming.sql.applied import read_json, remove_file, streams_folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Left", "Records", "Sent", "SentFile", "batch_number", "sent_after", "sent_since", "unsent"]
+__all__ = [
+    "Records",
+    "SentFile",
+    "SentRecords",
+    "UnmatchedRecords",
+    "batch_number",
+    "sent_after",
+    "sent_since",
+    "separate_unsent",
+]
 
 Records = Counter[tuple[str | None, str | None]]
 """Number of records per key and value."""
@@ -38,7 +47,7 @@ _DEEPER: Final = 8
 
 
 @dataclass(slots=True)
-class Sent:
+class SentRecords:
     """Records of a batch and of later ones in the topic; `newest` is the number of the last batch, -1 if there is none."""
 
     records: Records = field(default_factory=Counter)
@@ -55,7 +64,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class UnmatchedRecords:
     """Records of a topic that no batch has matched yet, and the topic's ends up to which it was read for them."""
 
     records: Records
@@ -72,7 +81,7 @@ class SentFile:
         self._path, self._incarnation = streams_folder(root) / f"{name}.sent", incarnation
         self.is_there = False
 
-    def read(self, number: int) -> tuple[Left, int, Offsets] | None:
+    def read(self, number: int) -> tuple[UnmatchedRecords, int, Offsets] | None:
         """Return the records left for this batch, the newest number sent, and the source offsets behind which nothing is left."""
         data = read_json(self._path)
         if data is None or data.get("incarnation") != self._incarnation:
@@ -80,10 +89,12 @@ class SentFile:
         self.is_there = True
         found = data["before" if number <= data["number"] else "after"]
         records: Records = Counter({(key, value): count for key, value, count in found["records"]})
-        left = Left(records, {int(part): end for part, end in found["ends"].items()})
+        left = UnmatchedRecords(records, {int(part): end for part, end in found["ends"].items()})
         return left, data["newest"], parse_offsets(data["until"])
 
-    def write(self, number: int, *, newest: int, until: Offsets, before: Left, after: Left) -> None:
+    def write(
+        self, number: int, *, newest: int, until: Offsets, before: UnmatchedRecords, after: UnmatchedRecords
+    ) -> None:
         """Keep it once the batch of this number is sent."""
         content = {"incarnation": self._incarnation, "number": number, "newest": newest, "until": until}
         for name, left in (("before", before), ("after", after)):
@@ -101,7 +112,7 @@ class SentFile:
 
 def sent_since(
     kafka: KafkaSettings, topic: str, *, incarnation: str, number: int, finished: Collection[str] = ()
-) -> Sent:
+) -> SentRecords:
     """Return the topic's records of the batch with this number and of later ones of the incarnation.
 
     Held are these records alone, however far back a partition is read to find where they begin. Batches with the names
@@ -112,15 +123,15 @@ def sent_since(
         RetryableError: Kafka does not answer.
     """
     oldest, ends = begin_offsets(kafka, topic), end_offsets(kafka, topic)
-    read = tail(kafka, topic, Start("last", _FIRST_LOOK), follow=False)
+    read = tail(kafka, topic, TailStart("last", _FIRST_LOOK), follow=False)
     found = _look(read, incarnation, number, finished)
-    sent = Sent()
+    sent = SentRecords()
     for part, end in sorted(ends.items()):
         depth = _FIRST_LOOK
         # By offsets, since compaction and markers of transactions leave fewer records than offsets.
         while end - depth > oldest[part] and not found.get(part, _Part()).is_whole:
             depth *= _DEEPER
-            read = tail(kafka, topic, Start("last", depth), partition=part, follow=False)
+            read = tail(kafka, topic, TailStart("last", depth), partition=part, follow=False)
             found |= _look(read, incarnation, number, finished)
         one = found.pop(part, _Part())
         sent.records += one.records
@@ -128,7 +139,7 @@ def sent_since(
     return sent
 
 
-def sent_after(kafka: KafkaSettings, topic: str, *, incarnation: str, offsets: Mapping[int, int]) -> Sent:
+def sent_after(kafka: KafkaSettings, topic: str, *, incarnation: str, offsets: Mapping[int, int]) -> SentRecords:
     """Return the topic's records of the incarnation from these offsets on.
 
     Raises:
@@ -137,15 +148,15 @@ def sent_after(kafka: KafkaSettings, topic: str, *, incarnation: str, offsets: M
     """
     ends = end_offsets(kafka, topic)
     begun = {part: offsets.get(part, 0) for part, end in ends.items() if offsets.get(part, 0) < end}
-    read = (tail(kafka, topic, Start("offset", at), partition=part, follow=False) for part, at in begun.items())
-    sent = Sent()
+    read = (tail(kafka, topic, TailStart("offset", at), partition=part, follow=False) for part, at in begun.items())
+    sent = SentRecords()
     for one in _look(chain.from_iterable(read), incarnation, 0).values():
         sent.records += one.records
         sent.newest = max(sent.newest, one.newest)
     return sent
 
 
-def unsent(records: "DataFrame", sent: Records) -> "tuple[DataFrame, Records]":
+def separate_unsent(records: "DataFrame", sent: Records) -> "tuple[DataFrame, Records]":
     """The records that are not among those sent, in their order; and those that are.
 
     Args:

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import ConfigError
-from streaming.sql.header import Definition
-from streaming.sql.plan import Shape
+from streaming.sql.header import StreamDefinition
+from streaming.sql.plan import CheckpointShape
 from streaming.sql.statement import first_line
 
 if TYPE_CHECKING:
@@ -20,11 +20,16 @@ _REMEMBERS: Final = ("Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinW
 
 
 def shape_of(
-    definition: Definition, rows: "DataFrame", *, sources: tuple[str, ...], tables: tuple[str, ...], partitions: int
-) -> Shape:
+    definition: StreamDefinition,
+    rows: "DataFrame",
+    *,
+    sources: tuple[str, ...],
+    tables: tuple[str, ...],
+    partitions: int,
+) -> CheckpointShape:
     """The shape of a definition whose streaming frame is `rows`."""
     watermark = definition.watermark
-    return Shape(
+    return CheckpointShape(
         body=" ".join(definition.body.split()),
         sources=sources,
         tables=tables,
@@ -59,7 +64,7 @@ def check_columns(columns: Iterable[tuple[str, str]], where: str) -> None:
         names.append(name.lower())
 
 
-def check_streamable(definition: Definition, shape: Shape, rows: "DataFrame", where: str) -> None:
+def check_streamable(definition: StreamDefinition, shape: CheckpointShape, rows: "DataFrame", where: str) -> None:
     """Refuse what Spark or a sink would refuse once it runs.
 
     Raises:

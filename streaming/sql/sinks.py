@@ -30,49 +30,49 @@ from ingest.settings import KafkaSettings
 from lakehouse.append import Appender
 from lakehouse.paths import table_uri
 from lakehouse.tables import Column, Table
-from streaming.batches import Batches
-from streaming.offsets import Offsets, beyond, largest, moved
-from streaming.sql.applied import Applied
+from streaming.batches import BatchRunner
+from streaming.offsets import Offsets, beyond, has_records, largest_offsets
+from streaming.sql.applied import AppliedStream
 from streaming.sql.frame import TIME_FORMAT
 from streaming.sql.marks import StreamMark, newest_stream_mark
 from streaming.sql.prepare import table_schema
-from streaming.sql.sent import Left, Records, Sent, SentFile, sent_after, sent_since, unsent
+from streaming.sql.sent import Records, SentFile, SentRecords, UnmatchedRecords, sent_after, sent_since, separate_unsent
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.sql.position import Follower, Position
+    from streaming.sql.position import PositionFollower, StreamPosition
 
 __all__ = [
-    "Sink",
+    "StreamSink",
     "counted_records",
     "ensure_table",
+    "find_unstored_start",
     "numbered_records",
+    "partial_batch_name",
     "refuse_other_types",
-    "rest_name",
     "send_records",
     "table_of",
     "topic_rows",
-    "unstored",
     "write_topic",
 ]
 
 _PLAIN: Final = ("string", "timestamp", "date", "bigint", "int", "double")
 
 
-def unstored(starts: Offsets, ends: Offsets, stored: Offsets, *, replay: bool) -> Offsets | None:
+def find_unstored_start(starts: Offsets, ends: Offsets, stored: Offsets, *, replay: bool) -> Offsets | None:
     """Return where a batch's unstored records begin; None if all are stored, the batch's own start if none are.
 
     `replay`: the batch's number is one that the table knows. A batch without records is one of its own unless it is that.
     """
-    known = largest(starts, stored)
+    known = largest_offsets(starts, stored)
     begin = {
         topic: {part: min(known.get(topic, {}).get(part, 0), end) for part, end in parts.items()}
         for topic, parts in ends.items()
     }
-    left = moved(begin, ends)
-    if not left and (replay or moved(starts, ends)):
+    left = has_records(begin, ends)
+    if not left and (replay or has_records(starts, ends)):
         return None
     return begin
 
@@ -151,10 +151,10 @@ def _kind(kind: Any) -> str:
     return names.get(kind, kind) if isinstance(kind, str) else json.dumps(kind)
 
 
-class Sink(Batches):
+class StreamSink(BatchRunner):
     """Output of one applied stream, or of its shadow."""
 
-    _known: "Position | None" = None
+    _known: "StreamPosition | None" = None
     _kept: SentFile | None = None
     _begun: Offsets | None = None
 
@@ -163,12 +163,12 @@ class Sink(Batches):
         spark: "SparkSession",
         root: str,
         kafka: KafkaSettings,
-        applied: Applied,
+        applied: AppliedStream,
         *,
         ends: Callable[[int], Offsets],
         again: Callable[[Offsets, Offsets], "DataFrame"],
         mirror: Callable[[Offsets], object],
-        follow: "Follower | None" = None,
+        follow: "PositionFollower | None" = None,
         topic: bool = True,
         table_name: str | None = None,
         log_retention_hours: int,
@@ -196,7 +196,7 @@ class Sink(Batches):
         self._appender: Appender | None = None
         self._again, self._follow, self._reached = again, follow, applied.start
         self._number = 0
-        self._sent: Sent | None = None
+        self._sent: SentRecords | None = None
         self._seen: dict[int, int] = {}
         self._sent_before = Offsets()
         self._kept = SentFile(root, applied.name, applied.incarnation) if self._topic else None
@@ -223,7 +223,7 @@ class Sink(Batches):
             self._follow.begin(starts, ends)
         begin = self._begin(starts, ends, number)
         self._refuse_other_plan(starts, ends, number, begin)
-        if begin is not None and moved(starts, begin):
+        if begin is not None and has_records(starts, begin):
             rest = self._again(begin, ends)
             self._send(rest, number, ends)
             if self._appender is not None:
@@ -257,7 +257,7 @@ class Sink(Batches):
         # The output of a stream with state also depends on the batches before: only the very same batch is known to be there.
         if known is not None and (known.batch, known.starts, known.offsets) == (number, starts, ends):
             return None
-        return unstored(starts, ends, self.stored, replay=number <= self.done)
+        return find_unstored_start(starts, ends, self.stored, replay=number <= self.done)
 
     def _write_both(self, appender: Appender, rows: "DataFrame", number: int, ends: Offsets) -> None:
         if self._topic:
@@ -282,9 +282,9 @@ class Sink(Batches):
         if self._appender is None or not self._applied.shape.stateful:
             return
         begun = self._begun or starts  # of the batch `done`; older marks do not say it
-        is_other = number == self.done and (moved(ends, self.stored) or starts != begun)
-        is_other |= number < self.done and self._begun is not None and moved(self._begun, ends)
-        is_part = begin is not None and moved(starts, begin)
+        is_other = number == self.done and (has_records(ends, self.stored) or starts != begun)
+        is_other |= number < self.done and self._begun is not None and has_records(self._begun, ends)
+        is_part = begin is not None and has_records(starts, begin)
         if not is_other and not is_part and (number <= self.done) == (begin is None):
             return
         name = self._applied.name
@@ -314,7 +314,7 @@ class Sink(Batches):
         applied, topic = self._applied, stream_topic(self._applied.name)
         if self._sent is None:  # the first batch since the start
             self._sent, self._sent_before, self._seen = self._look(topic, number, ends)
-        sent, is_before = self._sent, moved(self._starts(number), self._sent_before)
+        sent, is_before = self._sent, has_records(self._starts(number), self._sent_before)
         # Windows come a batch later than the records that close them, so the first batch behind it is compared too.
         if number > sent.newest and not (sent.records and (is_before or applied.shape.stateful)):
             if self._kept is not None:
@@ -324,9 +324,9 @@ class Sink(Batches):
         records = _records(rows, applied).persist()  # read twice, and a statement may give other rows the second time
         try:
             before = sent.records
-            left, again = unsent(records, before)
+            left, again = separate_unsent(records, before)
             sent.records = before - again
-            _produce(_with_headers(left, applied, rest_name(number, ends)), self._kafka, applied)
+            _produce(_with_headers(left, applied, partial_batch_name(number, ends)), self._kafka, applied)
         finally:
             with suppress(Exception):
                 records.unpersist()
@@ -334,10 +334,10 @@ class Sink(Batches):
             sent.records = Counter()
         if self._kept is not None and (sent.records or number < sent.newest or self._kept.is_there):
             was, self._seen = self._seen, end_offsets(self._kafka, topic)
-            states = {"before": Left(before, was), "after": Left(sent.records, self._seen)}
+            states = {"before": UnmatchedRecords(before, was), "after": UnmatchedRecords(sent.records, self._seen)}
             self._kept.write(number, newest=sent.newest, until=self._sent_before, **states)
 
-    def _look(self, topic: str, number: int, sources: Offsets) -> tuple[Sent, Offsets, dict[int, int]]:
+    def _look(self, topic: str, number: int, sources: Offsets) -> tuple[SentRecords, Offsets, dict[int, int]]:
         """Return the topic's possible records of this batch and later, offsets with none behind them, and the offsets read to.
 
         Another plan may spread it over other numbers; what was sent read nothing behind the end of the sources.
@@ -352,63 +352,63 @@ class Sink(Batches):
             left, newest, before = kept
             incarnation = self._applied.incarnation
             news = sent_after(self._kafka, topic, incarnation=incarnation, offsets=left.ends)
-            sent = Sent(left.records + news.records, max(newest, news.newest))
+            sent = SentRecords(left.records + news.records, max(newest, news.newest))
         if news.records:
-            before = largest(before, {source: end_offsets(self._kafka, source) for source in sources})
+            before = largest_offsets(before, {source: end_offsets(self._kafka, source) for source in sources})
         return sent, before, seen
 
-    def _look_back(self, topic: str, number: int, done: int) -> Sent:
+    def _look_back(self, topic: str, number: int, done: int) -> SentRecords:
         incarnation = self._applied.incarnation
         if 0 <= done < number:  # a lost plan may have had what is not done under a smaller number
             return sent_since(self._kafka, topic, incarnation=incarnation, number=done + 1)
         if number <= done:
-            finished = {*map(str, range(number, done + 1)), rest_name(done, self._done_ends)}
+            finished = {*map(str, range(number, done + 1)), partial_batch_name(done, self._done_ends)}
             return sent_since(self._kafka, topic, incarnation=incarnation, number=number, finished=finished)
         return sent_since(self._kafka, topic, incarnation=incarnation, number=number)
 
 
-def rest_name(number: int, ends: Offsets) -> str:
+def partial_batch_name(number: int, ends: Offsets) -> str:
     """The name of a batch in the headers of its records, where it was sent in part before: its rows are numbered otherwise."""
     return f"{number}-rest-{zlib.crc32(json.dumps(ends, sort_keys=True).encode()):08x}"
 
 
 def write_topic(
-    rows: "DataFrame", kafka: KafkaSettings, applied: Applied, *, batch: str, sent: Records | None = None
+    rows: "DataFrame", kafka: KafkaSettings, applied: AppliedStream, *, batch: str, sent: Records | None = None
 ) -> None:
     """Send rows to the stream's topic: key as text, value as JSON, and where they come from as headers; not those in `sent`."""
     records = _records(rows, applied)
     if sent:
-        records, _ = unsent(records, sent)
+        records, _ = separate_unsent(records, sent)
     _produce(_with_headers(records, applied, batch), kafka, applied)
 
 
-def numbered_records(rows: "DataFrame", applied: Applied) -> "DataFrame":
+def numbered_records(rows: "DataFrame", applied: AppliedStream) -> "DataFrame":
     """Key, value and `row`, a number that is the same in each run; also for real-time mode, whose own rows have a hash there."""
     return _records(rows, applied).withColumn("row", F.monotonically_increasing_id().cast("string"))
 
 
-def send_records(records: "DataFrame", kafka: KafkaSettings, applied: Applied, *, batch: str) -> None:
+def send_records(records: "DataFrame", kafka: KafkaSettings, applied: AppliedStream, *, batch: str) -> None:
     """Send what `numbered_records` gives, or a part of it."""
     _produce(_with_headers(records, applied, batch), kafka, applied)
 
 
-def topic_rows(rows: "DataFrame", applied: Applied, *, batch: "str | SparkColumn") -> "DataFrame":
+def topic_rows(rows: "DataFrame", applied: AppliedStream, *, batch: "str | SparkColumn") -> "DataFrame":
     """Records of the topic."""
     return _with_headers(_records(rows, applied), applied, batch)
 
 
-def counted_records(rows: "DataFrame", applied: Applied) -> Records:
+def counted_records(rows: "DataFrame", applied: AppliedStream) -> Records:
     """Count the topic's records per key and value, once these rows are sent."""
     counted = _records(rows, applied).groupBy("key", "value").count().collect()
     return Counter({(row["key"], row["value"]): row["count"] for row in counted})
 
 
-def _produce(records: "DataFrame", kafka: KafkaSettings, applied: Applied) -> None:
+def _produce(records: "DataFrame", kafka: KafkaSettings, applied: AppliedStream) -> None:
     options = {f"kafka.{key}": value for key, value in jvm_conf(kafka).items()}
     records.write.format("kafka").options(**options).option("topic", stream_topic(applied.name)).save()
 
 
-def _records(rows: "DataFrame", applied: Applied) -> "DataFrame":
+def _records(rows: "DataFrame", applied: AppliedStream) -> "DataFrame":
     """Key, value and `row`, which is the same in each run of a batch: what comes out of a shuffle is sorted for that.
 
     In real-time mode rows are not counted: it is a hash of key and value, the same in each run too.
@@ -423,11 +423,11 @@ def _records(rows: "DataFrame", applied: Applied) -> "DataFrame":
     return records.withColumn("row", row)
 
 
-def _with_headers(records: "DataFrame", applied: Applied, batch: "str | SparkColumn") -> "DataFrame":
+def _with_headers(records: "DataFrame", applied: AppliedStream, batch: "str | SparkColumn") -> "DataFrame":
     return records.select("key", "value", _headers(applied, batch, F.col("row")).alias("headers"))
 
 
-def _headers(applied: Applied, batch: "str | SparkColumn", row: Any) -> Any:
+def _headers(applied: AppliedStream, batch: "str | SparkColumn", row: Any) -> Any:
     texts: Mapping[str, Any] = {
         "stream": F.lit(applied.name),
         "incarnation": F.lit(applied.incarnation),

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 from ingest.contract.errors import ConfigError
 from ingest.contract.topics import stream_topic
 from lakehouse.catalog import table_names
-from streaming.sql.applied import Applied
-from streaming.sql.header import Definition
+from streaming.sql.applied import AppliedStream
+from streaming.sql.header import StreamDefinition
 from streaming.sql.statement import read_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Source", "Sources", "find_sources"]
+__all__ = ["StatementSources", "StreamSource", "find_sources"]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class StreamSource:
     """A stream: its topic, and for another stream's output the schema of its JSON (None for `readings`)."""
 
     name: str
@@ -27,10 +27,10 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class StatementSources:
     """All that a statement reads."""
 
-    streams: tuple[Source, ...]
+    streams: tuple[StreamSource, ...]
     tables: tuple[str, ...]
 
     @property
@@ -46,13 +46,13 @@ class Sources:
 
 def find_sources(
     session: "SparkSession",
-    definition: Definition,
+    definition: StreamDefinition,
     *,
     root: str,
     readings_topic: str,
-    applied: Mapping[str, Applied],
+    applied: Mapping[str, AppliedStream],
     where: str,
-) -> Sources:
+) -> StatementSources:
     """Each relation of the statement: `readings`, else an applied stream with a topic, else a table under the root.
 
     Raises:
@@ -64,12 +64,12 @@ def find_sources(
     for name in relations:
         other = applied.get(name)
         if name == "readings":
-            streams.append(Source(name, readings_topic))
+            streams.append(StreamSource(name, readings_topic))
         elif name == definition.name:
             msg = f"{where}: the stream reads itself; wanted `readings` or another stream after FROM."
             raise ConfigError(msg)
         elif other is not None and "topic" in other.shape.sinks:
-            streams.append(Source(name, stream_topic(name), other.schema))
+            streams.append(StreamSource(name, stream_topic(name), other.schema))
         elif name in known:
             tables.append(name)
         else:
@@ -79,4 +79,4 @@ def find_sources(
                 f"a stream before the streams that read it: `tidegate streams apply {name}`."
             )
             raise ConfigError(msg)
-    return Sources(tuple(streams), tuple(tables))
+    return StatementSources(tuple(streams), tuple(tables))

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from ingest.contract.errors import TidegateError
 from streaming.offsets import Offsets
-from streaming.sql.applied import Applied, load_applied
+from streaming.sql.applied import AppliedStream, load_applied
 from streaming.sql.frame import from_history, from_kafka, make_frame, new_session
 from streaming.sql.marks import StreamMark
 from streaming.sql.sinks import ensure_table, write_topic
-from streaming.sql.sources import Source, Sources, find_sources
-from streaming.writer import Writer
+from streaming.sql.sources import StatementSources, StreamSource, find_sources
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["history_rows", "kafka_rows", "sources_of", "write_history"]
 
 
-def sources_of(writer: Writer, session: "SparkSession", applied: Applied) -> Sources:
+def sources_of(writer: WriterContext, session: "SparkSession", applied: AppliedStream) -> StatementSources:
     """Return the present sources of an applied stream; `session` is the stream's.
 
     Raises:
@@ -36,14 +36,14 @@ def sources_of(writer: Writer, session: "SparkSession", applied: Applied) -> Sou
     )
 
 
-def kafka_rows(writer: Writer, applied: Applied, starts: Offsets, ends: Offsets) -> "DataFrame":
+def kafka_rows(writer: WriterContext, applied: AppliedStream, starts: Offsets, ends: Offsets) -> "DataFrame":
     """Return the stream's output of exactly these records; for streams without state."""
     return _over(writer, applied, lambda session: from_kafka(session, writer.kafka, starts, ends))
 
 
 def history_rows(
-    writer: Writer,
-    applied: Applied,
+    writer: WriterContext,
+    applied: AppliedStream,
     before: Mapping[int, int],
     since: datetime | None,
     after: Mapping[int, int] | None = None,
@@ -62,7 +62,7 @@ def history_rows(
     return _over(writer, applied, lambda session: from_history(session, writer.root, before, since, after or {}))
 
 
-def write_history(writer: Writer, applied: Applied) -> None:
+def write_history(writer: WriterContext, applied: AppliedStream) -> None:
     """Write what lies before the stream's first record in Kafka, as one commit marked batch -1."""
     from lakehouse.append import Appender
 
@@ -76,7 +76,9 @@ def write_history(writer: Writer, applied: Applied) -> None:
 
 
 def _over(
-    writer: Writer, applied: Applied, read: Callable[["SparkSession"], Callable[[Source], "DataFrame"]]
+    writer: WriterContext,
+    applied: AppliedStream,
+    read: Callable[["SparkSession"], Callable[[StreamSource], "DataFrame"]],
 ) -> "DataFrame":
     session = new_session(writer.spark, partitions=applied.shape.partitions)
     return make_frame(session, applied.definition, sources_of(writer, session, applied), writer.root, read(session))

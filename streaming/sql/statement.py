@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ingest.contract.errors import ConfigError
-from lakehouse.spark_statement import Query, ReadOnlyError, read_query
+from lakehouse.spark_statement import CheckedQuery, ReadOnlyError, read_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["first_line", "read_statement"]
 
 
-def read_statement(session: "SparkSession", body: str, where: str) -> Query:
+def read_statement(session: "SparkSession", body: str, where: str) -> CheckedQuery:
     """Parse and check a statement; nothing of it runs.
 
     Args:

@@ -15,23 +15,23 @@ from ingest.contract.errors import RetryableError
 from ingest.contract.topics import stream_group
 from ingest.groups import OffsetMirror
 from lakehouse.paths import is_local
-from streaming.faults import classify
+from streaming.faults import classify_query_failure
 from streaming.offsets import Offsets
-from streaming.sql.applied import Applied, load_applied
+from streaming.sql.applied import AppliedStream, load_applied
 from streaming.sql.offsets import behind_count, end_of
-from streaming.sql.query import Running, progress_of, resumed, start_stream
+from streaming.sql.query import RunningStream, progress_of, resolve_incarnation, start_stream
 from streaming.sql.status import StreamStatus, write_status
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
-__all__ = ["Streams", "supervisor_of"]
+__all__ = ["StreamSupervisor", "supervisor_of"]
 
 logger = logging.getLogger("tidegate.streaming.sql")
 
 LONGEST_PAUSE_SECONDS: Final = 60.0
-_supervisors: dict[str, "Streams"] = {}
+_supervisors: dict[str, "StreamSupervisor"] = {}
 
 
-def supervisor_of(root: str) -> "Streams | None":
+def supervisor_of(root: str) -> "StreamSupervisor | None":
     """The one that runs the streams of these tables in this process; requests stop a stream through it."""
     return _supervisors.get(root)
 
@@ -49,21 +49,21 @@ def _pool(context: Any, name: str) -> Iterator[None]:
 
 @dataclass(slots=True)
 class _Entry:
-    applied: Applied
+    applied: AppliedStream
     status: StreamStatus
     mirror: Callable[[Offsets], object]
     close_mirror: Callable[[], object]
-    running: Running | None = None
+    running: RunningStream | None = None
     pause: float = 0.0
     retry_at: float = 0.0
     counted_rows: int = 0
     seen_at: str = ""
 
 
-class Streams:
+class StreamSupervisor:
     """All applied streams. Not thread-safe: the chores' thread calls it."""
 
-    def __init__(self, writer: Writer, *, make_mirror: Callable[[str], Any] | None = None) -> None:
+    def __init__(self, writer: WriterContext, *, make_mirror: Callable[[str], Any] | None = None) -> None:
         """`make_mirror` makes the consumer-group mirror of a group's name; by default Kafka's."""
         self._writer = writer
         self._entries: dict[str, _Entry] = {}
@@ -101,7 +101,7 @@ class Streams:
         if _supervisors.get(self._writer.root) is self:
             del _supervisors[self._writer.root]
 
-    def _keep(self, name: str, applied: Applied) -> None:
+    def _keep(self, name: str, applied: AppliedStream) -> None:
         entry = self._entries.get(name)
         if entry is not None and entry.applied != applied:
             self._forget(name, keep_metrics=True)
@@ -125,7 +125,7 @@ class Streams:
     def _start(self, entry: _Entry) -> None:
         try:
             with _pool(self._writer.spark.sparkContext, "streams"):
-                entry.applied = resumed(self._writer, entry.applied)
+                entry.applied = resolve_incarnation(self._writer, entry.applied)
                 entry.running = start_stream(self._writer, entry.applied, entry.mirror)
         except Exception as error:
             self._fail(entry, error)
@@ -137,7 +137,7 @@ class Streams:
     def _fail(self, entry: _Entry, error: BaseException) -> None:
         name = entry.applied.name
         logger.debug("stream %s failed", name, exc_info=error)
-        fault = classify(error, bootstrap_servers=self._writer.kafka.bootstrap_servers, log="Spark's log")
+        fault = classify_query_failure(error, bootstrap_servers=self._writer.kafka.bootstrap_servers, log="Spark's log")
         text = str(fault).replace("The landing query", f"Stream {name}").replace("landing waits", "it waits")
         entry.status.errors += 1
         self._writer.metrics.sql.errors.labels(name).inc()

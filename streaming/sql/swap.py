@@ -24,21 +24,29 @@ from lakehouse.commit_metadata import metadata_of
 from lakehouse.paths import table_uri
 from lakehouse.requests import Request
 from lakehouse.tables import READINGS
-from streaming.offsets import Offsets, largest, moved
-from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow, remove_file, streams_folder
+from streaming.offsets import Offsets, has_records, largest_offsets
+from streaming.sql.applied import AppliedStream, ShadowStream, load_applied, load_shadow, remove_file, streams_folder
 from streaming.sql.marks import StreamMark, newest_stream_mark
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.position import newest_position
-from streaming.sql.sent import Left, Sent, SentFile, sent_since
+from streaming.sql.sent import SentFile, SentRecords, UnmatchedRecords, sent_since
 from streaming.sql.sinks import counted_records, ensure_table, write_topic
 from streaming.sql.spans import history_rows, kafka_rows
 from streaming.sql.times import time_expression
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["expired", "finished", "forget_shadow", "refuse_rows_lost", "sent_until", "shadow_name", "swap_stream"]
+__all__ = [
+    "find_expired_offsets",
+    "finished",
+    "forget_shadow",
+    "refuse_rows_lost",
+    "sent_until",
+    "shadow_name",
+    "swap_stream",
+]
 
 
 def shadow_name(name: str) -> str:
@@ -46,7 +54,7 @@ def shadow_name(name: str) -> str:
     return f"{name}__shadow"
 
 
-def swap_stream(writer: Writer, request: Request) -> dict[str, Any]:
+def swap_stream(writer: WriterContext, request: Request) -> dict[str, Any]:
     """Make the shadow live, with the stream stopped.
 
     Raises:
@@ -75,7 +83,7 @@ def swap_stream(writer: Writer, request: Request) -> dict[str, Any]:
     return answer | {"missing": missing}
 
 
-def finished(writer: Writer, live: Applied) -> Applied:
+def finished(writer: WriterContext, live: AppliedStream) -> AppliedStream:
     """Return the applied stream after a committed swap; the stream itself if there was none."""
     shadow = load_shadow(writer.root, live.name)
     if shadow is None:
@@ -91,7 +99,7 @@ def finished(writer: Writer, live: Applied) -> Applied:
     return applied
 
 
-def forget_shadow(writer: Writer, name: str) -> None:
+def forget_shadow(writer: WriterContext, name: str) -> None:
     """Delete the shadow's file and table."""
     from streaming.sql.tables import delete_table
 
@@ -99,22 +107,24 @@ def forget_shadow(writer: Writer, name: str) -> None:
     delete_table(writer, shadow_name(name))
 
 
-def sent_until(root: str, live: Applied, finished: Offsets) -> Offsets:
+def sent_until(root: str, live: AppliedStream, finished: Offsets) -> Offsets:
     """Return how far the topic of the live stream is; `finished` is what its checkpoint says.
 
     A stop waits for the batch in hand and then interrupts Spark, mostly before the checkpoint says that the batch is finished.
     """
     reached = newest_position(root, live)
-    return finished if reached is None else largest(finished, reached.offsets)
+    return finished if reached is None else largest_offsets(finished, reached.offsets)
 
 
-def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | None, request: Request) -> dict[str, Any]:
+def _commit(
+    writer: WriterContext, live: AppliedStream, shadow: ShadowStream, mark: StreamMark | None, request: Request
+) -> dict[str, Any]:
     """Commit; returns the offsets whose output stays missing, since neither Kafka nor `readings` has it."""
     applied, name = shadow.applied, live.name
     done = StreamCheckpoint(writer.spark, _path(writer, live)).next_offsets() or live.start
     # A table gets a batch after its topic: what is stored was sent.
     own = mark if mark is not None and mark.incarnation == live.incarnation else None
-    done = largest(sent_until(writer.root, live, done), own.reach if own is not None else {})
+    done = largest_offsets(sent_until(writer.root, live, done), own.reach if own is not None else {})
     oldest = {topic: begin_offsets(writer.kafka, topic) for topic in applied.start}
     if applied.shape.stateful or not _is_kept(applied):
         refuse_rows_lost(shadow, oldest if applied.shape.stateful else done, oldest)
@@ -135,11 +145,11 @@ def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | No
             if live.shape.columns == applied.shape.columns:
                 _keep_sent(writer, applied, more, done)
     else:
-        batch, ends = -1, largest(done, shadow.ends, oldest)
+        batch, ends = -1, largest_offsets(done, shadow.ends, oldest)
         parts = _caught_up(writer, shadow, done, ends, oldest)
         if not _is_kept(applied):
-            missing = expired((done, shadow.ends), oldest)
-        if "topic" in applied.shape.sinks and moved(done, ends):
+            missing = find_expired_offsets((done, shadow.ends), oldest)
+        if "topic" in applied.shape.sinks and has_records(done, ends):
             rows = _between(writer, applied, done, ends, oldest)
             write_topic(rows, writer.kafka, applied, batch="swap", sent=_sent_last(writer, live, own).records)
     columns = [field.name for field in open_table(writer.root, name).schema().fields]
@@ -153,10 +163,10 @@ def _commit(writer: Writer, live: Applied, shadow: Shadow, mark: StreamMark | No
     return missing
 
 
-def _sent_last(writer: Writer, live: Applied, mark: StreamMark | None) -> Sent:
+def _sent_last(writer: WriterContext, live: AppliedStream, mark: StreamMark | None) -> SentRecords:
     """Return the topic's records of unfinished batches of the live stream, which may have died between topic and table."""
     if "topic" not in live.shape.sinks:
-        return Sent()
+        return SentRecords()
     known = newest_position(writer.root, live)
     finished = max(known.batch if known is not None else -1, mark.batch if mark is not None else -1)
     return sent_since(writer.kafka, stream_topic(live.name), incarnation=live.incarnation, number=finished + 1)
@@ -173,43 +183,47 @@ def _other_windows(old: "DataFrame", fresh: "DataFrame") -> "tuple[DataFrame, Da
     return found[0], found[1]
 
 
-def _keep_sent(writer: Writer, applied: Applied, rows: "DataFrame", done: Offsets) -> None:
+def _keep_sent(writer: WriterContext, applied: AppliedStream, rows: "DataFrame", done: Offsets) -> None:
     """Have the new incarnation find these rows in the topic, as if batches of its own had sent them."""
     records = counted_records(rows.select(*(column for column, _ in applied.shape.columns)), applied)
-    left = Left(records, end_offsets(writer.kafka, stream_topic(applied.name)))
+    left = UnmatchedRecords(records, end_offsets(writer.kafka, stream_topic(applied.name)))
     if records:
         SentFile(writer.root, applied.name, applied.incarnation).write(
             -1, newest=-1, until=done, before=left, after=left
         )
 
 
-def _caught_up(writer: Writer, shadow: Shadow, stored: Offsets, ends: Offsets, oldest: Offsets) -> list["DataFrame"]:
+def _caught_up(
+    writer: WriterContext, shadow: ShadowStream, stored: Offsets, ends: Offsets, oldest: Offsets
+) -> list["DataFrame"]:
     """Return the rows that the shadow has not read yet, and rows from before `since` that the live table lacks."""
     parts = []
-    if moved(shadow.ends, ends):
+    if has_records(shadow.ends, ends):
         rows = _between(writer, shadow.applied, shadow.ends, ends, oldest)
         parts.append(rows.where(~_before(rows, shadow)))
-    if moved(stored, ends):
+    if has_records(stored, ends):
         rows = _between(writer, shadow.applied, stored, ends, oldest)
         parts.append(rows.where(_before(rows, shadow)))
     return parts
 
 
-def _between(writer: Writer, applied: Applied, starts: Offsets, ends: Offsets, oldest: Offsets) -> "DataFrame":
+def _between(
+    writer: WriterContext, applied: AppliedStream, starts: Offsets, ends: Offsets, oldest: Offsets
+) -> "DataFrame":
     """The output of a span: what Kafka no longer has of it comes from the table `readings`, where the stream reads that alone."""
-    rows = kafka_rows(writer, applied, largest(starts, oldest), ends)
-    if moved(starts, oldest) and _is_kept(applied):
+    rows = kafka_rows(writer, applied, largest_offsets(starts, oldest), ends)
+    if has_records(starts, oldest) and _is_kept(applied):
         topic = writer.topics.readings
         rows = rows.unionByName(history_rows(writer, applied, oldest[topic], None, starts.get(topic)))
     return rows
 
 
-def _is_kept(applied: Applied) -> bool:
+def _is_kept(applied: AppliedStream) -> bool:
     """Return whether a table holds the records that Kafka no longer has."""
     return applied.shape.sources == (READINGS.name,)
 
 
-def refuse_rows_lost(shadow: Shadow, done: Offsets, oldest: Offsets) -> None:
+def refuse_rows_lost(shadow: ShadowStream, done: Offsets, oldest: Offsets) -> None:
     """Refuse where Kafka lost records that the shadow did not read, and that the live stream read up to `done`.
 
     With state nothing may be missing: the shadow's checkpoint continues after what it read.
@@ -217,7 +231,7 @@ def refuse_rows_lost(shadow: Shadow, done: Offsets, oldest: Offsets) -> None:
     Raises:
         TidegateError: names the partition and the next step.
     """
-    for topic, parts in expired((shadow.ends,), oldest).items():
+    for topic, parts in find_expired_offsets((shadow.ends,), oldest).items():
         for part, (begin, edge) in parts.items():
             if done.get(topic, {}).get(part, 0) > begin:
                 name = shadow.applied.name
@@ -229,7 +243,7 @@ def refuse_rows_lost(shadow: Shadow, done: Offsets, oldest: Offsets) -> None:
                 raise TidegateError(message)
 
 
-def expired(starts: tuple[Offsets, ...], oldest: Offsets) -> dict[str, Any]:
+def find_expired_offsets(starts: tuple[Offsets, ...], oldest: Offsets) -> dict[str, Any]:
     """Per topic and partition the offsets of these spans that Kafka no longer has."""
     found: dict[str, Any] = {}
     for topic, parts in oldest.items():
@@ -240,7 +254,7 @@ def expired(starts: tuple[Offsets, ...], oldest: Offsets) -> dict[str, Any]:
     return found
 
 
-def _before(rows: "DataFrame", shadow: Shadow) -> Any:
+def _before(rows: "DataFrame", shadow: ShadowStream) -> Any:
     """Rows of before `since`, and those without a time: these a rewind leaves as they are."""
     since = F.lit(shadow.since).cast("timestamp")
     return F.coalesce(F.expr(time_expression(rows.schema)[1]) < since, F.lit(True))
@@ -254,10 +268,10 @@ def _aligned(rows: "DataFrame", like: "DataFrame", columns: list[str]) -> "DataF
     )
 
 
-def _swapped_by(writer: Writer, name: str, request: Request) -> bool:
+def _swapped_by(writer: WriterContext, name: str, request: Request) -> bool:
     history = open_table(writer.root, name).history(50)
     return any(metadata_of(commit).request.get("id") == request.id for commit in history)
 
 
-def _path(writer: Writer, applied: Applied) -> str:
+def _path(writer: WriterContext, applied: AppliedStream) -> str:
     return checkpoint_path(writer.settings.checkpoint, applied.name, applied.incarnation)

@@ -6,12 +6,12 @@ from typing import Any
 from ingest.contract.errors import TidegateError
 from lakehouse.derived import ALL_TABLES
 from lakehouse.paths import table_uri, to_path
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 __all__ = ["delete_table"]
 
 
-def delete_table(writer: Writer, name: str) -> None:
+def delete_table(writer: WriterContext, name: str) -> None:
     """Delete the table with its log; nothing happens if it does not exist.
 
     Raises:

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from deploy.local.guard import marked
+from deploy.local.guard import find_marked_processes
 from deploy.local.runfile import RunFile, is_locked, read_run
 from deploy.settings import Settings, load_settings
 from gateway.devices import FleetScript
-from gateway.fleet import FleetTotals, Journal, run_fleet
+from gateway.fleet import FleetTotals, PublishJournal, run_fleet
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,7 +100,7 @@ class Pipeline:
 
     def left_behind(self, run: RunFile) -> list[str]:
         """What a stopped run must not leave: processes, listening ports, the lock, the run file."""
-        found = [f"process {process.pid} {process.name()}" for process in marked(run.run_id)]
+        found = [f"process {process.pid} {process.name()}" for process in find_marked_processes(run.run_id)]
         listening = {entry.laddr.port for entry in psutil.net_connections("tcp") if entry.status == psutil.CONN_LISTEN}
         found += [f"port {port} of {name}" for name, port in run.ports.items() if port in listening]
         found += ["lock"] if is_locked(self.data) else []
@@ -176,7 +176,7 @@ class Fleet:
         self._thread.start()
 
     def _publish(self, script: FleetScript, rate: float) -> None:
-        journal = Journal(self._file)
+        journal = PublishJournal(self._file)
         try:
             self.totals = run_fleet(
                 self._settings,

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from deploy.bench.suite.bed import Bed
+from deploy.bench.suite.bed import CellBed
 from deploy.bench.suite.pipeline import pipeline_cell
 from deploy.bench.suite.pipeline_bed import RunningPipeline
 from deploy.bench.suite.scenario import Parameters
-from deploy.bench.target import as_devices
+from deploy.bench.target import with_device_port
 
 
 def test_a_cell_measures_latency_backlog_cost_and_memory_of_every_part(pipeline: Any) -> None:
     running = RunningPipeline()
-    running.settings, running.parts.folder = as_devices(pipeline.settings, pipeline.data), pipeline.data
+    running.settings, running.parts.folder = with_device_port(pipeline.settings, pipeline.data), pipeline.data
     work = Parameters(kind="pipeline", devices=5, readings=3, rate=50, messages=100, warmup_messages=50)
-    figures = pipeline_cell(work, Bed(pipeline.settings.kafka, brokers=running.parts, running=running))
+    figures = pipeline_cell(work, CellBed(pipeline.settings.kafka, brokers=running.parts, running=running))
     assert (figures["rows"], figures["lost"], figures["unacknowledged"]) == (300, 0, 0)
     assert 0 < figures["commit_p50_ms"] <= figures["p50_ms"] <= figures["p99_ms"]
     assert figures["backlog_at_end"] >= 1 and figures["messages_per_second"] > 0

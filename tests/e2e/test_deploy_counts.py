@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from deploy.demo.hold import hanging, started_at
+from deploy.demo.hold import hang_part, started_at
 from deploy.local.canary import DEVICE as CANARY
 from deploy.monitor.fleet import TOP as MOST_TALKERS
 from ingest.contract.topics import READINGS
@@ -34,7 +34,7 @@ def still(pipeline: Any, wait_until: Callable[..., Any]) -> Iterator[Any]:
     with ExitStack() as stack:
         os.kill(run.pid, signal.SIGSTOP)
         stack.callback(os.kill, run.pid, signal.SIGCONT)
-        stack.enter_context(hanging(run.parts["fleet"], run.run_id))
+        stack.enter_context(hang_part(run.parts["fleet"], run.run_id))
         yield pipeline
     wait_until(pipeline.ready, seconds=300, what="the run being ready again")
 
@@ -145,7 +145,7 @@ def await_the_ledgers_panels(pipeline: Any, fleet: Any, wait_until: Callable[...
 def test_a_thousand_messages_are_a_thousand_wherever_they_are_counted(
     still: Any, start_fleet: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:
-    with hanging(still.run.parts["canary"], still.run.run_id):
+    with hang_part(still.run.parts["canary"], still.run.run_id):
         before = wait_until(Rest(still), seconds=300, what="a pipeline at rest")
         in_kafka, log_ends = kafkas_own(still)
         books_before = still.audit("2h")
@@ -201,7 +201,7 @@ def test_the_canary_is_in_no_figure_of_the_fleet(
     def beats() -> float:
         return ask(still, "canary").total("tidegate_canary_seen_total")
 
-    with hanging(still.run.parts["canary"], still.run.run_id):
+    with hang_part(still.run.parts["canary"], still.run.run_id):
         wait_until(Rest(still), seconds=300, what="a pipeline at rest")
     first = beats()
     wait_until(lambda: beats() > first, seconds=300, what="a canary that goes on")

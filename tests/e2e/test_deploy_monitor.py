@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deploy.local.page import page_address, page_token
-from deploy.monitor.targets import addresses
+from deploy.monitor.targets import metrics_addresses
 from monitoring.scrape import OPENER, scrape
 
 SERIES = 2_000
@@ -36,7 +36,7 @@ def snapshot(pipeline: Any) -> Any:
 
 
 def exporters(pipeline: Any) -> dict[str, str]:
-    found = {part: urls[0] for part, urls in addresses(pipeline.settings.monitoring).items()}
+    found = {part: urls[0] for part, urls in metrics_addresses(pipeline.settings.monitoring).items()}
     return {**found, "monitor": pipeline.url("page")}
 
 

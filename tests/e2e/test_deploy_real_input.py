@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.publisher import Publisher
 from gateway.routes import compile_routes
 from ingest.contract.reading import decode_record
@@ -75,7 +75,9 @@ def check_tables(pipeline: Any, lines: list[dict[str, Any]]) -> None:
     for row in table(pipeline, "readings", columns, topics):
         stored[row["mqtt_topic"]].append(row)
     dead = Counter(row["mqtt_topic"] for row in table(pipeline, "dead_letters", ["mqtt_topic"], topics))
-    gate = Gate(compile_routes(pipeline.settings.routes, pipeline.settings.gateway), pipeline.settings.gateway)
+    gate = MessageProcessor(
+        compile_routes(pipeline.settings.routes, pipeline.settings.gateway), pipeline.settings.gateway
+    )
     wanted: dict[str, Counter[Any]] = defaultdict(Counter)
     refused: Counter[str] = Counter()
     seen: set[tuple[str, str, str, int]] = set()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from deploy.local.packages import PACKAGES, intruders
+from deploy.local.packages import PACKAGES, find_foreign_packages
 from deploy.settings import Settings
 from gateway.decoders.mapping_settings import MappingSettings, QuantitySettings, TimeSource, ValueTimes, ValueUnits
 from gateway.decoders.text_settings import FormatSettings
@@ -53,13 +53,13 @@ def test_the_wheel_holds_exactly_the_six_packages(tmp_path: Path) -> None:
 
 
 def test_every_package_resolves_to_this_checkout() -> None:
-    assert intruders(owners={}) == []
+    assert find_foreign_packages(owners={}) == []
 
 
 def test_an_intruder_is_named() -> None:
-    found = intruders(owners={"streaming": ["tidegate", "mosaicml-streaming"], "gateway": ["tidegate"]})
+    found = find_foreign_packages(owners={"streaming": ["tidegate", "mosaicml-streaming"], "gateway": ["tidegate"]})
     assert found == ["The package streaming is also installed by mosaicml-streaming."]
-    assert "comes from" in intruders(owners={}, root=Path("/elsewhere"))[0]
+    assert "comes from" in find_foreign_packages(owners={}, root=Path("/elsewhere"))[0]
 
 
 # Written in pieces, so that this file does not hold what it looks for.

@@ -9,7 +9,7 @@ import pytest
 from monitoring.alerts.rules import rule_file
 from monitoring.grafana.files import dashboards
 from monitoring.indicators import INSTALLATION
-from monitoring.metrics.names import declared
+from monitoring.metrics.names import declared_samples
 from monitoring.settings import MonitoringSettings
 
 OWN = "tidegate_"
@@ -70,7 +70,11 @@ RECORDED = {rule["record"] for rule in _rules() if "record" in rule}
 
 
 def _family(sample: str) -> str:
-    return re.sub(r"_(bucket|sum|count)$", "", sample) if f"{sample.rsplit('_', 1)[0]}_bucket" in declared() else sample
+    return (
+        re.sub(r"_(bucket|sum|count)$", "", sample)
+        if f"{sample.rsplit('_', 1)[0]}_bucket" in declared_samples()
+        else sample
+    )
 
 
 def _series(variable: Any) -> str:
@@ -126,7 +130,7 @@ def test_every_metric_is_watched_or_left_alone_for_a_reason(promql: Any, every_q
     texts += [_series(variable) for each in dashboards(MonitoringSettings()) for variable in each["templating"]["list"]]
     texts += [rule["expr"] for rule in _rules()]
     watched = {_family(metric) for text in texts for metric in promql.labels(text)}
-    unwatched = {_family(name) for name in declared()} - watched
+    unwatched = {_family(name) for name in declared_samples()} - watched
     excused = {name for name in unwatched if name.startswith(tuple(UNWATCHED))}
 
     assert unwatched - excused == set(), "show it in a dashboard, use it in an alert, or say in UNWATCHED why not"
@@ -135,7 +139,7 @@ def test_every_metric_is_watched_or_left_alone_for_a_reason(promql: Any, every_q
 
 
 def test_rules_read_declared_metrics_and_labels_only(promql: Any) -> None:
-    known = {**declared(), **dict.fromkeys(RECORDED)}
+    known = {**declared_samples(), **dict.fromkeys(RECORDED)}
     for rule in _rules():
         for metric, labels in promql.labels(rule["expr"]).items():
             assert metric in known, f"{rule.get('alert') or rule['record']}: nothing serves {metric}"

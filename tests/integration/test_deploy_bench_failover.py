@@ -19,7 +19,7 @@ LOAD = SteadyLoad(topic="tidegate-bench-failover", partitions=3, replication=3, 
 
 
 def test_all_goes_on_without_the_leader_of_the_quorum(tmp_path: Path, wait_until: Callable[..., Any]) -> None:
-    artifacts.ensure("all", lambda text: None)
+    artifacts.fetch_jars("all", lambda text: None)
     with open_cluster(tmp_path / "bed", brokers=3) as cluster:
         killed: list[int] = []
 
@@ -46,7 +46,7 @@ def test_all_goes_on_without_the_leader_of_the_quorum(tmp_path: Path, wait_until
 
 def test_records_go_on_without_the_zookeeper_that_leads(tmp_path: Path) -> None:
     try:
-        artifacts.ensure("zookeeper", lambda text: None)
+        artifacts.fetch_jars("zookeeper", lambda text: None)
     except UnavailableError as error:
         pytest.skip(f"the jars of ZooKeeper mode are not here: {error}")
     with open_cluster(tmp_path / "bed", brokers=3, mode="zookeeper") as cluster:

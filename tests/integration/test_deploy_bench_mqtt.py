@@ -7,11 +7,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deploy.bench.mqtt_load.link import Link
+from deploy.bench.mqtt_load.link import LoadConnection
 from deploy.bench.mqtt_load.packets import PacketForm
 from deploy.bench.suite.command import RunRequest, run_scenarios
 from deploy.bench.suite.run import target_text
-from deploy.bench.suite.scenario import Target
+from deploy.bench.suite.scenario import ScenarioTarget
 from deploy.bench.temporary import PREFIX, clear_orphans
 from deploy.local.broker import find_mosquitto
 from deploy.testbed.mosquitto import open_mosquitto
@@ -62,7 +62,7 @@ def test_all_that_is_published_arrives_with_and_without_tls(tmp_path: Path, monk
         # Open loop: 1,200 messages at 800 a second take one and a half seconds, however quick the broker is.
         assert not cell["rate"] or cell["publish_per_second"] < 805
     assert cells[1]["over_time"]["puback"]["seconds"]
-    assert any(target_text(Target(runs="mosquitto", security="tls_password")) in line for line in told)
+    assert any(target_text(ScenarioTarget(runs="mosquitto", security="tls_password")) in line for line in told)
     assert not list(tmp_path.glob(f"{PREFIX}*"))
 
 
@@ -72,8 +72,8 @@ def test_a_client_without_the_password_is_refused_and_a_broker_that_is_left_is_e
     with open_mosquitto(folder, "tls_password") as (server, address):
         for wrong in ({"password": "wrong"}, {"username": "", "password": ""}):
             with pytest.raises(ConnectionError, match="refuses a client"):
-                Link({**vars(address), **wrong}, "c")
-        link = Link(vars(address), "c")
+                LoadConnection({**vars(address), **wrong}, "c")
+        link = LoadConnection(vars(address), "c")
         link.send(PacketForm("t", 16).build(*(_one() for _ in range(3))))
         assert link.receive(10)[:2] == b"\x40\x02"
         link.close()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deploy.bench.kafka_load.addresses import client_addresses, placed, skew_figures
+from deploy.bench.kafka_load.addresses import assign_partitions, client_addresses, skew_figures
 from deploy.bench.kafka_load.groups import GroupRun, run_group
 from deploy.bench.kafka_load.partitioner import run_partitioner
 from deploy.bench.kafka_load.rewinding import Way, run_rewind
@@ -34,7 +34,7 @@ def test_each_partitioner_spreads_as_it_says_and_loses_nothing(kafka: KafkaSetti
     }
     addresses = client_addresses(COUNT, networks=50)
     for name in ("network", "balanced"):
-        sizes = Counter(placed(addresses, name, 4))
+        sizes = Counter(assign_partitions(addresses, name, 4))
         expected = skew_figures([sizes[number] for number in range(4)])
         assert {key: found[name][key] for key in expected} == expected, "Kafka has what the partitioner chose"
         assert found[name]["split_networks"] == 0

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.page import write_report
 from deploy.bench.suite.scenario import Scenario
@@ -35,7 +35,7 @@ def result(name: str) -> dict[str, Any]:
         }
         figures = {"produce_per_second": spread_of([900.0 + number]), "peer_produce_per_second": spread_of([5000.0])}
         curves = {"ack": [[50.0, 1.0], [99.0, 2.0 + number], [100.0, 900.0]]}
-        measured.append(Measured(cell.parameters, figures, curves=curves, over_time={"ack": course}))
+        measured.append(MeasuredCell(cell.parameters, figures, curves=curves, over_time={"ack": course}))
     series = {
         "seconds": [1.0, 2.0],
         "broker_cpu_cores": [0.1, 0.2],

@@ -18,8 +18,8 @@ from paho.mqtt.properties import Properties
 from prometheus_client import CollectorRegistry
 
 from deploy.settings import Settings
-from deploy.snippets import LANGUAGES, Target, render_snippet
-from deploy.stored import StoredTeller
+from deploy.snippets import LANGUAGES, PublishTarget, render_snippet
+from deploy.stored import StoredReceiptNotifier
 from deploy.watch import show_line, watch_device
 from gateway.publisher import Publisher
 from gateway.receipts import make_receipts
@@ -63,8 +63,8 @@ class Rig:
         self._thread.start()
 
     @property
-    def target(self) -> Target:
-        return Target(self.server.host, self.server.port, self.server.username, None, where="it is here")
+    def target(self) -> PublishTarget:
+        return PublishTarget(self.server.host, self.server.port, self.server.username, None, where="it is here")
 
     def environment(self, **more: str) -> dict[str, str]:
         return {**os.environ, "MQTT_PASSWORD": self.server.password, **more}
@@ -122,7 +122,7 @@ def test_the_mosquitto_snippet_runs_as_printed(rig: Rig, wait_until: Any) -> Non
 
 
 def test_every_snippet_names_this_broker_and_both_topics_and_no_password() -> None:
-    target = Target("broker.example", 8883, "user", None, tls=True, ca_file="/etc/ca.pem", where="look there")
+    target = PublishTarget("broker.example", 8883, "user", None, tls=True, ca_file="/etc/ca.pem", where="look there")
     for language in LANGUAGES:
         text = render_snippet(language, "attic", target)
         for part in (
@@ -215,7 +215,7 @@ def test_what_spark_has_passed_is_told_where_devices_are_to_hear_of_it(
         gateway=GatewaySettings(gateway_id=unique_name),
         receipts=ReceiptSettings(positive=True),
     )
-    teller = StoredTeller(settings, rig.metrics, threading.Event())
+    teller = StoredReceiptNotifier(settings, rig.metrics, threading.Event())
     mirror = OffsetMirror(kafka, LAND_GROUP)
     before = end_offsets(kafka, READINGS)
     mirror.mirror({READINGS: before})

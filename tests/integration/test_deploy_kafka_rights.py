@@ -26,8 +26,8 @@ from ingest.contract.topics import stream_topic
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic
-from streaming.sql.applied import Applied
-from streaming.sql.plan import Shape
+from streaming.sql.applied import AppliedStream
+from streaming.sql.plan import CheckpointShape
 from streaming.sql.rights import check_stream_rights
 
 Captured = pytest.CaptureFixture[str]
@@ -108,11 +108,11 @@ def test_a_streams_missing_right_is_known_before_the_crash(
 ) -> None:
     """A stream reads its own topic after a crash only: until then it runs without that right."""
     guest, name = secured.settings_of("guest"), "far"
-    shape = Shape(
+    shape = CheckpointShape(
         body="SELECT 1 AS n", sources=("readings",), tables=(), state=(), columns=(("n", "bigint"),), sinks=("topic",), key=None,
         watermark=None, late="drop", trigger_seconds=1.0, partitions=1,
     )  # fmt: skip
-    Applied(name, "-- sink: topic\n-- key: n\nSELECT 1 AS n", "i", "{}", shape, {}).save(str(tmp_path / "tables"))
+    AppliedStream(name, "-- sink: topic\n-- key: n\nSELECT 1 AS n", "i", "{}", shape, {}).save(str(tmp_path / "tables"))
     create_topic(secured.settings, stream_topic(name), partitions=1)
     config = tmp_path / "guest.toml"
     write_private(config, to_toml(_File(kafka=guest)) + f'\n[lake]\nroot = "{tmp_path / "tables"}"\n')

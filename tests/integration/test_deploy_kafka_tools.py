@@ -16,7 +16,7 @@ from confluent_kafka import Consumer
 from deploy.cli import run
 from ingest import admin
 from ingest.contract.topics import LAND_GROUP, READINGS, stream_group
-from ingest.rewind import Move, rewind
+from ingest.rewind import OffsetMove, rewind
 from ingest.settings import KafkaSettings
 
 TOPIC = "kafka-tools"
@@ -159,7 +159,7 @@ def test_a_group_is_seen_and_rewound_only_while_it_is_empty(
         assert "is in use (STABLE; 1 members: reader on" in tidegate.err
         settings = KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers)
         with pytest.raises(Exception, match="is in use"):  # a member that joins between plan and commit
-            rewind(settings, group, topic, [Move(0, 3, 0, 4)])
+            rewind(settings, group, topic, [OffsetMove(0, 3, 0, 4)])
     finally:
         consumer.close()
     wait_until(

@@ -88,18 +88,18 @@ def quiet(_text: str) -> None: ...
 @pytest.mark.usefixtures("lock")
 def test_a_group_is_fetched_once_and_then_found_offline(repository: Repository, cache: Path) -> None:
     told: list[str] = []
-    artifacts.ensure("spark", told.append, cache=cache)
+    artifacts.fetch_jars("spark", told.append, cache=cache)
     assert names(cache) == {"one-1.0.jar", "two-1.0.jar"}
     assert told[0] == "JVM parts: fetching 2, 0.0 MB"
     repository.server.shutdown()
-    artifacts.ensure("spark", told.append, cache=cache)
+    artifacts.fetch_jars("spark", told.append, cache=cache)
     assert [path.name for path in artifacts.spark_jars(cache)] == ["one-1.0.jar", "two-1.0.jar"]
 
 
 @pytest.mark.usefixtures("lock")
 def test_only_what_is_missing_is_fetched(repository: Repository, cache: Path) -> None:
-    artifacts.ensure("spark", quiet, cache=cache)
-    artifacts.ensure("all", quiet, cache=cache)
+    artifacts.fetch_jars("spark", quiet, cache=cache)
+    artifacts.fetch_jars("all", quiet, cache=cache)
     assert names(cache) == {"one-1.0.jar", "two-1.0.jar", "three-1.0.jar"}
     assert [repository.downloads(name) for name in ("one", "two", "three")] == [1, 1, 1]
 
@@ -110,12 +110,12 @@ def test_a_missing_part_is_one_sentence_and_the_rest_is_kept_for_the_next_run(
 ) -> None:
     repository.broken = {"two"}
     with pytest.raises(UnavailableError) as error:
-        artifacts.ensure("all", quiet, cache=cache)
+        artifacts.fetch_jars("all", quiet, cache=cache)
     assert "The JVM part org.example:two:1.0 could not be fetched from Maven" in str(error.value)
     assert maven.MIRROR_VARIABLE in str(error.value)
     assert error.value.exit_code == 69
     repository.broken = set()
-    artifacts.ensure("all", quiet, cache=cache)
+    artifacts.fetch_jars("all", quiet, cache=cache)
     assert names(cache) == {"one-1.0.jar", "two-1.0.jar", "three-1.0.jar"}
     assert repository.downloads("one") == 1
 
@@ -131,7 +131,7 @@ def with_agent(lock: Path, repository: Repository) -> None:
 
 @pytest.mark.usefixtures("with_agent")
 def test_the_agent_comes_with_all_the_rest(cache: Path) -> None:
-    artifacts.ensure("all", quiet, cache=cache)
+    artifacts.fetch_jars("all", quiet, cache=cache)
     assert names(cache) == {"one-1.0.jar", "two-1.0.jar", "three-1.0.jar", "agent-1.0.jar"}
     assert artifacts.jmx_agent(cache).is_file()
 
@@ -141,15 +141,15 @@ def test_the_agent_comes_with_all_the_rest(cache: Path) -> None:
 def test_without_the_agent_all_goes_on(first: bool, repository: Repository, cache: Path) -> None:
     """Where it is the only one missing, as after an update without a network, or where nothing is there yet."""
     if not first:
-        artifacts.ensure("spark", quiet, cache=cache)
-        artifacts.ensure("kafka", quiet, cache=cache)
+        artifacts.fetch_jars("spark", quiet, cache=cache)
+        artifacts.fetch_jars("kafka", quiet, cache=cache)
     repository.broken = {"agent"}
     told: list[str] = []
-    artifacts.ensure("all", told.append, cache=cache)
+    artifacts.fetch_jars("all", told.append, cache=cache)
     assert told[-1].startswith("Kafka and Spark run without metrics of their JVMs: The JVM part org.example:agent:1.0")
     assert names(cache) == {"one-1.0.jar", "two-1.0.jar", "three-1.0.jar"}
     repository.broken = set()
-    artifacts.ensure("all", told.append, cache=cache)
+    artifacts.fetch_jars("all", told.append, cache=cache)
     assert artifacts.jmx_agent(cache).is_file()
 
 
@@ -157,32 +157,32 @@ def test_without_the_agent_all_goes_on(first: bool, repository: Repository, cach
 def test_a_part_that_is_needed_stays_needed_beside_the_agent(repository: Repository, cache: Path) -> None:
     repository.broken = {"agent", "two"}
     with pytest.raises(UnavailableError, match=r"org\.example:two:1\.0"):
-        artifacts.ensure("all", quiet, cache=cache)
+        artifacts.fetch_jars("all", quiet, cache=cache)
 
 
 @pytest.mark.usefixtures("lock")
 def test_a_wrong_hash_is_one_sentence_and_never_in_the_cache(repository: Repository, cache: Path) -> None:
     repository.put("two", b"changed on its way")
     with pytest.raises(UnavailableError) as error:
-        artifacts.ensure("spark", quiet, cache=cache)
+        artifacts.fetch_jars("spark", quiet, cache=cache)
     assert "org.example:two:1.0 has the sha256" in str(error.value)
     assert "the download was deleted" in str(error.value)
     assert "two-1.0.jar" not in names(cache)
     repository.put("two", b"two" * 1000)
-    artifacts.ensure("spark", quiet, cache=cache)
+    artifacts.fetch_jars("spark", quiet, cache=cache)
     assert names(cache) == {"one-1.0.jar", "two-1.0.jar"}
 
 
 @pytest.mark.usefixtures("lock", "repository")
 def test_a_cut_or_changed_file_is_found(cache: Path) -> None:
-    artifacts.ensure("spark", quiet, cache=cache)
+    artifacts.fetch_jars("spark", quiet, cache=cache)
     (cache / "one-1.0.jar").write_bytes(b"cut")
-    artifacts.ensure("spark", quiet, cache=cache)
+    artifacts.fetch_jars("spark", quiet, cache=cache)
     assert (cache / "one-1.0.jar").read_bytes() == b"one" * 1000
     (cache / "one-1.0.jar").write_bytes(b"ONE" * 1000)
-    artifacts.ensure("spark", quiet, cache=cache)
+    artifacts.fetch_jars("spark", quiet, cache=cache)
     told: list[str] = []
-    artifacts.ensure("spark", told.append, cache=cache, verify=True)
+    artifacts.fetch_jars("spark", told.append, cache=cache, verify=True)
     assert (cache / "one-1.0.jar").read_bytes() == b"one" * 1000
     assert any("org.example:one:1.0" in text and "damaged" in text for text in told)
 
@@ -190,7 +190,9 @@ def test_a_cut_or_changed_file_is_found(cache: Path) -> None:
 @pytest.mark.usefixtures("lock")
 def test_two_runs_at_once_fetch_once(repository: Repository, cache: Path) -> None:
     context = multiprocessing.get_context("fork")
-    processes = [context.Process(target=artifacts.ensure, args=("all", quiet), kwargs={"cache": cache}) for _ in "ab"]
+    processes = [
+        context.Process(target=artifacts.fetch_jars, args=("all", quiet), kwargs={"cache": cache}) for _ in "ab"
+    ]
     for process in processes:
         process.start()
     for process in processes:

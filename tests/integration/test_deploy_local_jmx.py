@@ -160,7 +160,7 @@ def test_the_agent_listens_on_loopback_only(kafka: tuple[Any, str]) -> None:
 
 @pytest.mark.parametrize("folder", ["plain", "Regeln, mit ü = 1: (2)"])
 def test_java_takes_the_flag_whatever_the_folder_is_called(folder: str, tmp_path: Path) -> None:
-    artifacts.ensure("all", lambda text: None)
+    artifacts.fetch_jars("all", lambda text: None)
     place = tmp_path / folder
     place.mkdir()
     rules = place / "rules.yml"

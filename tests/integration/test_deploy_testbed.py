@@ -140,7 +140,7 @@ def test_three_secured_nodes_write_on_without_their_leader(bed: Path, unique_nam
 
 def test_a_kafka_of_zookeeper_mode_takes_users_and_records(tmp_path: Path, unique_name: str) -> None:
     try:
-        artifacts.ensure("zookeeper", lambda text: None)
+        artifacts.fetch_jars("zookeeper", lambda text: None)
     except UnavailableError as error:
         pytest.skip(f"the jars of ZooKeeper mode are not here: {error}")
     with open_cluster(tmp_path / "bed", mode="zookeeper", security="sasl_ssl") as cluster:

@@ -12,13 +12,13 @@ from paho.mqtt.enums import CallbackAPIVersion
 from pydantic import SecretStr
 
 from deploy.local.ports import choose_port
-from gateway.broker_figures import BrokerFigures
+from gateway.broker_figures import BrokerProbe
 from gateway.publisher import Publisher
 from gateway.settings import MqttSettings
 from monitoring.metrics.monitor import BROKER
 
 Samples = dict[str, list[tuple[tuple[str, ...], float]]]
-MakeFigures = Callable[..., BrokerFigures]
+MakeFigures = Callable[..., BrokerProbe]
 
 DOWN: Samples = {"tidegate_broker_reachable": [((), 0.0)]}
 LOOK_LIMIT_SECONDS = 5.5
@@ -34,10 +34,10 @@ def settings_of(server: Any, protocol: str = "5", **more: Any) -> MqttSettings:
 
 @pytest.fixture
 def make_figures(unique_name: str) -> Iterator[MakeFigures]:
-    made: list[BrokerFigures] = []
+    made: list[BrokerProbe] = []
 
-    def make(settings: MqttSettings) -> BrokerFigures:
-        made.append(BrokerFigures(settings, f"{unique_name}-{len(made)}"))
+    def make(settings: MqttSettings) -> BrokerProbe:
+        made.append(BrokerProbe(settings, f"{unique_name}-{len(made)}"))
         return made[-1]
 
     yield make
@@ -59,7 +59,7 @@ def publish(server: Any, topic: str, count: int, client_id: str) -> None:
     publisher.close()
 
 
-def timed_look(figures: BrokerFigures) -> Samples:
+def timed_look(figures: BrokerProbe) -> Samples:
     begun = time.monotonic()
     samples = figures.look()
     assert time.monotonic() - begun < LOOK_LIMIT_SECONDS
@@ -147,7 +147,7 @@ def test_a_connection_that_the_broker_ended_is_no_outage(
     server = mqtt_broker("mosquitto")
     figures = make_figures(settings_of(server))
     figures.look()
-    other = BrokerFigures(settings_of(server), f"{unique_name}-0")
+    other = BrokerProbe(settings_of(server), f"{unique_name}-0")
     assert value(other.look(), "tidegate_broker_reachable") == 1.0, "it takes the session of the same name"
     assert value(figures.look(), "tidegate_broker_reachable") == 1.0
     other.close()

@@ -6,7 +6,7 @@ import pytest
 from tidegate_tests_fixtures_scripted_broker import PUBACK
 from tidegate_tests_fixtures_session import SessionRig, mids
 
-from gateway.chunk_client import why_not
+from gateway.chunk_client import unsupported_reason
 
 
 def test_a_topic_that_is_no_utf_8_comes_through_as_bytes(scripted_broker: Any, mqtt_rig: SessionRig) -> None:
@@ -87,7 +87,7 @@ def test_another_paho_is_used_as_it_is_with_a_warning(
 def test_a_paho_that_lacks_a_member_is_used_as_it_is(
     scripted_broker: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert why_not() is None, "the pinned paho is the one that this was proved with"
+    assert unsupported_reason() is None, "the pinned paho is the one that this was proved with"
     monkeypatch.setattr("gateway.chunk_client._METHODS", ("_packet_queue", "_gone_in_some_release"))
     rig = SessionRig(scripted_broker)
     assert "lacks _gone_in_some_release" in caplog.text

@@ -13,7 +13,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from deploy.chaos.reader import KafkaReader
-from deploy.chaos.verdict import Key, judge
+from deploy.chaos.verdict import MessageKey, judge
 
 pytestmark = pytest.mark.durable_broker
 
@@ -132,7 +132,7 @@ def test_hundreds_of_devices_that_come_at_once(
     start_all(rig)
     rig.load.start(100)
     for wave in (1, 2):
-        keys = [Key(f"{rig.name}-wave-{number:03d}", 1, wave) for number in range(300)]
+        keys = [MessageKey(f"{rig.name}-wave-{number:03d}", 1, wave) for number in range(300)]
         payloads = {key: b'{"boot":1,"seq":%d,"values":{"temp":21.5}}' % wave for key in keys}
         rig.load.sent.update(payloads)
         stampede(rig.broker.part, payloads)
@@ -142,7 +142,7 @@ def test_hundreds_of_devices_that_come_at_once(
         assert gateway.metric("tidegate_gateway_connections_total") == 1
 
 
-def stampede(broker: Any, payloads: dict[Key, bytes]) -> None:
+def stampede(broker: Any, payloads: dict[MessageKey, bytes]) -> None:
     """Everybody connects, says one thing, waits for its PUBACK and falls off without a word."""
     sockets = [socket.create_connection((broker.host, broker.port)) for _ in payloads]
     for sock, (key, payload) in zip(sockets, payloads.items(), strict=True):

@@ -17,7 +17,7 @@ from deploy.chaos.reader import KafkaReader
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
-from deploy.testbed.process import Server
+from deploy.testbed.process import SingleServer
 from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.topics import READINGS
 
@@ -187,7 +187,7 @@ def test_a_kafka_whose_disk_is_full_and_then_read_only(
 ) -> None:
     """Kafka ends itself when it cannot write. The gateway acknowledges nothing meanwhile, and goes on afterwards."""
     part = EmbeddedKafka(small_disk.folder / "kafka", find_java(), choose_port(0)[0], choose_port(0)[0], heap="256m")
-    kafka = Server(part, tmp_path / "small-kafka.log")
+    kafka = SingleServer(part, tmp_path / "small-kafka.log")
     try:
         rig = fault_rig(kafka=kafka)
         for protocol in PROTOCOLS:

@@ -14,7 +14,7 @@ import pytest
 
 from deploy.local.broker import Mosquitto, find_mosquitto
 from deploy.local.ports import choose_port
-from deploy.testbed.process import Server
+from deploy.testbed.process import SingleServer
 
 pytestmark = pytest.mark.durable_broker
 
@@ -248,7 +248,7 @@ def test_a_certificate_that_is_rotated_needs_no_restart(
     users = {"tester": "a secret: with spaces"}
     part = TlsMosquitto(tmp_path / "tls", choose_port(0)[0], users=users, certificates=certificates)
     rig.broker.kill()
-    rig.broker = rig.stage.broker = broker = Server(part, tmp_path / "tls-broker.log")
+    rig.broker = rig.stage.broker = broker = SingleServer(part, tmp_path / "tls-broker.log")
     tls = {"port": part.tls_port, "tls": True, "ca_file": str(trusted), "reconnect_max_seconds": 0.5}
     for protocol in PROTOCOLS:
         rig.add(protocol, mqtt=tls)

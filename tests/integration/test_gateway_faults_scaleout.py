@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deploy.chaos.load import Load
+from deploy.chaos.load import NumberedLoad
 from deploy.chaos.reader import KafkaReader
 from deploy.chaos.verdict import judge
 from gateway.settings import MqttSettings
@@ -28,7 +28,8 @@ def test_two_gateways_and_a_rolling_restart_keep_each_devices_order(
     login = {"username": "tester", "password": "a secret: with spaces"}
     mqtt = MqttSettings.model_validate({"host": rig.broker.part.host, "port": rig.broker.part.port, **login})
     loads = [
-        Load(mqtt, name=f"{rig.name}-{part}", devices=5, topic=f"line/{part}/{{device}}/readings") for part in parts
+        NumberedLoad(mqtt, name=f"{rig.name}-{part}", devices=5, topic=f"line/{part}/{{device}}/readings")
+        for part in parts
     ]
     reader = KafkaReader(rig.kafka_settings, *(gateway.name for gateway in gateways))
     for load in loads:

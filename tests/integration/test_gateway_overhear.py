@@ -11,7 +11,7 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from deploy.cli import run
-from gateway.overhear import overhear
+from gateway.overhear import read_live_messages
 from gateway.settings import MqttSettings
 from ingest.contract.errors import UnavailableError
 
@@ -47,5 +47,5 @@ def test_a_broker_that_refuses_the_login_is_named(mqtt_broker: Callable[..., Any
     with pytest.raises(
         UnavailableError, match=rf"broker {broker.host}:{broker.port} does not accept a subscription to #"
     ):
-        next(overhear(settings, "#", client_id="suggest-1", seconds=1))
+        next(read_live_messages(settings, "#", client_id="suggest-1", seconds=1))
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("paho-mqtt-client-suggest")]

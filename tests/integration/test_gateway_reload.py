@@ -11,9 +11,9 @@ from prometheus_client import CollectorRegistry
 from tidegate_tests_fixtures_gateway import GatewayRig
 
 from deploy.settings_reload import SettingsFile
-from gateway.outcome import Gate
+from gateway.outcome import MessageProcessor
 from gateway.profiles.policy import make_policy
-from gateway.redrive import Letter, judge
+from gateway.redrive import DeadLetter, judge_dead_letters
 from gateway.routes import compile_routes
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.reading import decode_record
@@ -58,11 +58,11 @@ def replace(file: Path, text: str) -> None:
     part.replace(file)
 
 
-def letters(rig: GatewayRig) -> list[Letter]:
+def letters(rig: GatewayRig) -> list[DeadLetter]:
     """As Spark lands them and `dlq` finds them."""
     records = [decode_dead_letter(record.value) for record in rig.log.records(DEAD_LETTERS) if record.value]
     return [
-        Letter(
+        DeadLetter(
             f"0-{n}", DEAD_LETTERS, 0, n, "gateway", one.reason.value, one.path, one.partial, one.gateway, one.epoch,
             one.number, one.received_us, one.topic, PAYLOAD, one.payload_bytes, one.device, one.message_id, one.retain, one.trace,
         )
@@ -91,8 +91,8 @@ def test_an_unknown_format_is_read_and_redriven_without_a_restart(
     [record] = [decode_record(record.value) for record in rig.log.records(READINGS) if record.value]
     assert (record.device, record.number, record.readings[0].value) == ("k4", 3, 812.5)
     settings = SettingsFile(file).settings
-    gate = Gate(compile_routes(settings.routes, settings.gateway), settings.gateway)
-    redriven = [judge([letter], gate) for letter in letters(rig)]
+    gate = MessageProcessor(compile_routes(settings.routes, settings.gateway), settings.gateway)
+    redriven = [judge_dead_letters([letter], gate) for letter in letters(rig)]
     assert [(one.ending, one.readings) for one in redriven] == [("accepted", 1), ("accepted", 1)]
     rig.service._own._save_at = 0.0
     key = b"tidegate/gw-1/left_out"

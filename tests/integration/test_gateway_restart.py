@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.own_state import Held
+from gateway.own_state import SessionRecord
 from gateway.service import GatewayService
 from gateway.settings import GatewaySettings, MqttSettings
 from ingest.contract.outcome import OutcomeRecord, decode_outcome
@@ -29,7 +29,7 @@ def native(seq: int) -> bytes:
 def kept_filters(log: MemoryLog) -> list[Any]:
     """The filters in each record in which a gateway wrote what its session holds; other records name fields."""
     held = [record.value or b"" for record in log.records(GATEWAY_STATE) if (record.key or b"").endswith(b"/held")]
-    return [msgspec.json.decode(value, type=Held).filters for value in held]
+    return [msgspec.json.decode(value, type=SessionRecord).filters for value in held]
 
 
 @pytest.fixture

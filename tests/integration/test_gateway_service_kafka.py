@@ -12,7 +12,7 @@ from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import FatalError
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.memory import MemoryLog
-from ingest.record_limits import Learned
+from ingest.record_limits import LearnedLimits
 from ingest.settings import KafkaSettings
 
 CONNECT, PUBACK, SUBSCRIBE, PINGREQ, DISCONNECT = 1, 4, 8, 12, 14
@@ -205,6 +205,6 @@ def test_a_topic_that_vanished_under_the_gateway_is_an_error_in_the_log(
     for made in ([READINGS, OUTCOMES], [], [OUTCOMES]):
         assert caplog.text == ""
         to_make[:] = made
-        open_kafka(KafkaSettings(), threading.Event(), str, used_topics=used, learned=Learned())
+        open_kafka(KafkaSettings(), threading.Event(), str, used_topics=used, learned=LearnedLimits())
     assert "topic telemetry.outcomes was deleted" in caplog.text
     assert "telemetry.readings" not in caplog.text

@@ -19,7 +19,7 @@ from ingest.groups import OffsetMirror, group_lag
 from ingest.log import DeliveryError
 from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.producer import KafkaWriter, open_writer
-from ingest.record_limits import Learned
+from ingest.record_limits import LearnedLimits
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic, delete_topic, ensure_topics
 from ingest.topic_state import describe_topics, topic_limits
@@ -341,7 +341,7 @@ class TestFaults:
         monkeypatch.setattr("ingest.topic_state.result_of", denied)
         # Not compressible: the broker weighs the compressed batch.
         values = [b"%02d" % number + os.urandom(6000 if number == 9 else 500) for number in range(60)]
-        keys, learned, tries = [b"k%d" % (number % 3) for number in range(60)], Learned(), 0
+        keys, learned, tries = [b"k%d" % (number % 3) for number in range(60)], LearnedLimits(), 0
         kinds = ["retriable"]
         while "retriable" in kinds:
             tries += 1

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tidegate_tests_fixtures_servers import make_topics
 
 from ingest.contract.errors import RetryableError, UnavailableError
-from ingest.peek import Wanted, peek
+from ingest.peek import BrowseRequest, browse_topic
 from ingest.peek_key import partition_of_key
 from ingest.settings import KafkaSettings
 
@@ -77,45 +77,52 @@ class TestOrder:
         self, settings: KafkaSettings, topic: str, send: Send
     ) -> None:
         send(topic, numbered(100))
-        look, shown = peek(settings, Wanted(topic, limit=17)), list[int]()
+        look, shown = browse_topic(settings, BrowseRequest(topic, limit=17)), list[int]()
         assert numbers(look) == list(range(99, 82, -1))
         while True:
             shown += numbers(look)
             if look.older is None:
                 break
-            look = peek(settings, Wanted(topic, "before", positions=look.older, limit=17))
+            look = browse_topic(settings, BrowseRequest(topic, "before", positions=look.older, limit=17))
         assert shown == list(range(99, -1, -1))
-        look, again = peek(settings, Wanted(topic, "oldest", limit=17)), list[int]()
+        look, again = browse_topic(settings, BrowseRequest(topic, "oldest", limit=17)), list[int]()
         assert numbers(look) == list(range(16, -1, -1))
         while look.records:
             again += reversed(numbers(look))
-            look = peek(settings, Wanted(topic, "after", positions=look.newer, limit=17))
+            look = browse_topic(settings, BrowseRequest(topic, "after", positions=look.newer, limit=17))
         assert again == list(range(100))
         send(topic, numbered(2, first=100))
-        assert numbers(peek(settings, Wanted(topic, "after", positions=look.newer, limit=17))) == [101, 100]
+        assert numbers(browse_topic(settings, BrowseRequest(topic, "after", positions=look.newer, limit=17))) == [
+            101,
+            100,
+        ]
 
     def test_from_a_time_an_offset_and_one_partition(self, settings: KafkaSettings, topic: str, send: Send) -> None:
         send(topic, numbered(30))
-        assert numbers(peek(settings, Wanted(topic, "time", at=DAY_MS + 25_000, limit=3))) == [27, 26, 25]
-        assert numbers(peek(settings, Wanted(topic, "time", at=DAY_MS * 400, limit=3))) == []
-        assert numbers(peek(settings, Wanted(topic, "offset", at=4, partition=1, limit=2))) == [16, 13]
-        assert numbers(peek(settings, Wanted(topic, partition=2, limit=2))) == [29, 26]
-        gone = peek(settings, Wanted(topic, "offset", at=400, partition=1))
+        assert numbers(browse_topic(settings, BrowseRequest(topic, "time", at=DAY_MS + 25_000, limit=3))) == [
+            27,
+            26,
+            25,
+        ]
+        assert numbers(browse_topic(settings, BrowseRequest(topic, "time", at=DAY_MS * 400, limit=3))) == []
+        assert numbers(browse_topic(settings, BrowseRequest(topic, "offset", at=4, partition=1, limit=2))) == [16, 13]
+        assert numbers(browse_topic(settings, BrowseRequest(topic, partition=2, limit=2))) == [29, 26]
+        gone = browse_topic(settings, BrowseRequest(topic, "offset", at=400, partition=1))
         assert (gone.records, gone.gone) == ((), True)
         with pytest.raises(UnavailableError, match="has no partition 9: it has 3, counted from 0"):
-            peek(settings, Wanted(topic, partition=9))
+            browse_topic(settings, BrowseRequest(topic, partition=9))
 
     def test_times_that_jump_leave_no_record_out(self, settings: KafkaSettings, topic: str, send: Send) -> None:
         records = numbered(30)
         for number, record in enumerate(records):
             record["timestamp"] = DAY_MS + (number * 7919 % 30) * 1000
         send(topic, records)
-        look, shown = peek(settings, Wanted(topic, limit=4)), list[int]()
+        look, shown = browse_topic(settings, BrowseRequest(topic, limit=4)), list[int]()
         while True:
             shown += numbers(look)
             if look.older is None:
                 break
-            look = peek(settings, Wanted(topic, "before", positions=look.older, limit=4))
+            look = browse_topic(settings, BrowseRequest(topic, "before", positions=look.older, limit=4))
         assert sorted(shown) == list(range(30))
 
 
@@ -124,12 +131,12 @@ class TestKey:
         self, settings: KafkaSettings, topic: str, send: Send
     ) -> None:
         send(topic, [{"key": f"pump-{n % 9}", "value": b"%d" % n} for n in range(900)], partitioner="murmur2_random")
-        scanned = peek(settings, Wanted(topic, key=b"pump-4", limit=5))
-        direct = peek(settings, Wanted(topic, key=b"pump-4", limit=5), keyed=True)
+        scanned = browse_topic(settings, BrowseRequest(topic, key=b"pump-4", limit=5))
+        direct = browse_topic(settings, BrowseRequest(topic, key=b"pump-4", limit=5), keyed=True)
         assert numbers(scanned) == numbers(direct) == [895, 886, 877, 868, 859]
         assert direct.only_partition == partition_of_key(b"pump-4", PARTITIONS)
         assert direct.looked < scanned.looked
-        nothing = peek(settings, Wanted(topic, key=b"pump"))
+        nothing = browse_topic(settings, BrowseRequest(topic, key=b"pump"))
         assert (nothing.records, nothing.looked, nothing.spent, nothing.older) == ((), 900, None, None)
 
     def test_a_scan_that_is_broken_off_says_how_far_it_looked_and_goes_on_from_there(
@@ -138,13 +145,15 @@ class TestKey:
         records = numbered(3000)
         records[30]["key"] = b"rare"
         send(topic, records)
-        look, looks = peek(settings, Wanted(topic, key=b"rare"), most_records=800), 1
+        look, looks = browse_topic(settings, BrowseRequest(topic, key=b"rare"), most_records=800), 1
         assert (look.records, look.spent) == ((), "records")
         assert look.back_to_ms is not None
         assert DAY_MS + 1000 * (3000 - 801) <= look.back_to_ms < DAY_MS + 1000 * 2990
         while not look.records:
             assert look.older is not None
-            look = peek(settings, Wanted(topic, "before", positions=look.older, key=b"rare"), most_records=800)
+            look = browse_topic(
+                settings, BrowseRequest(topic, "before", positions=look.older, key=b"rare"), most_records=800
+            )
             looks += 1
         assert numbers(look) == [30]
         assert looks < 12
@@ -155,12 +164,12 @@ class TestKey:
         """A key in bulk behind a gap: the stretch that meets it holds far more than a page."""
         head = [{"key": b"bulk", "value": b"%d" % n, "partition": 0} for n in range(300)]
         send(topic, head + [{"key": b"other", "value": b"-1", "partition": 0} for _ in range(700)])
-        look, shown = peek(settings, Wanted(topic, key=b"bulk", limit=10)), list[int]()
+        look, shown = browse_topic(settings, BrowseRequest(topic, key=b"bulk", limit=10)), list[int]()
         while True:
             shown += numbers(look)
             if look.older is None:
                 break
-            look = peek(settings, Wanted(topic, "before", positions=look.older, key=b"bulk", limit=10))
+            look = browse_topic(settings, BrowseRequest(topic, "before", positions=look.older, key=b"bulk", limit=10))
         assert shown == list(range(299, -1, -1))
 
 
@@ -176,7 +185,7 @@ class TestRecords:
             {"key": b"big", "value": b"a" + "é".encode() * 40_000},
             {"key": b"", "value": b""},
         ])  # fmt: skip
-        empty, big, text, tombstone = peek(settings, Wanted(topic)).records
+        empty, big, text, tombstone = browse_topic(settings, BrowseRequest(topic)).records
         assert (tombstone.key, tombstone.value, tombstone.size_bytes) == (None, None, 0)
         assert (text.key.base64, text.value.text, text.size_bytes) == (
             "/wA=",
@@ -193,7 +202,7 @@ class TestRecords:
 
     def test_large_records_end_a_look_by_their_bytes(self, settings: KafkaSettings, topic: str, send: Send) -> None:
         send(topic, numbered(60, size=100_000))
-        look = peek(settings, Wanted(topic), most_bytes=2_000_000)
+        look = browse_topic(settings, BrowseRequest(topic), most_bytes=2_000_000)
         assert 3 <= len(look.records) < 30
         assert look.looked_bytes < 2_200_000
         assert look.older is not None
@@ -201,7 +210,7 @@ class TestRecords:
     def test_holes_of_compaction_and_transactions_and_empty_partitions(
         self, settings: KafkaSettings, topic: str, admin: AdminClient
     ) -> None:
-        assert peek(settings, Wanted(topic)).records == ()
+        assert browse_topic(settings, BrowseRequest(topic)).records == ()
         producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "transactional.id": topic})
         producer.init_transactions(60)
         for number in range(8):
@@ -209,11 +218,11 @@ class TestRecords:
             producer.begin_transaction()
             producer.produce(topic, b"%d" % number, partition=1)
             producer.commit_transaction(60)
-        assert numbers(peek(settings, Wanted(topic, limit=5))) == [7, 6, 5, 4, 3]
-        assert numbers(peek(settings, Wanted(topic, "oldest", limit=5))) == [4, 3, 2, 1, 0]
-        assert numbers(peek(settings, Wanted(topic, partition=1))) == list(range(7, -1, -1))
+        assert numbers(browse_topic(settings, BrowseRequest(topic, limit=5))) == [7, 6, 5, 4, 3]
+        assert numbers(browse_topic(settings, BrowseRequest(topic, "oldest", limit=5))) == [4, 3, 2, 1, 0]
+        assert numbers(browse_topic(settings, BrowseRequest(topic, partition=1))) == list(range(7, -1, -1))
         admin.delete_records([TopicPartition(topic, 1, 9)])[TopicPartition(topic, 1, 9)].result(60)
-        assert numbers(peek(settings, Wanted(topic, "offset", at=0, partition=1))) == [7, 6, 5]
+        assert numbers(browse_topic(settings, BrowseRequest(topic, "offset", at=0, partition=1))) == [7, 6, 5]
 
 
 class TestHarmless:
@@ -221,10 +230,10 @@ class TestHarmless:
         self, settings: KafkaSettings, topic: str, send: Send, admin: AdminClient
     ) -> None:
         send(topic, numbered(20))
-        peek(settings, Wanted(topic))
-        peek(settings, Wanted(topic, "oldest", key=b"key-3"))
+        browse_topic(settings, BrowseRequest(topic))
+        browse_topic(settings, BrowseRequest(topic, "oldest", key=b"key-3"))
         with pytest.raises(UnavailableError, match="has no topic"):
-            peek(settings, Wanted(f"{topic}-not-there"))
+            browse_topic(settings, BrowseRequest(f"{topic}-not-there"))
         assert f"{topic}-not-there" not in admin.list_topics(timeout=60).topics
         listed = admin.list_consumer_groups(request_timeout=60).result(60).valid
         assert "tidegate-monitor" not in {each.group_id for each in listed}
@@ -237,10 +246,10 @@ class TestHarmless:
         kafka = new_kafka()
         settings = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers)
         with pytest.raises(UnavailableError, match="has no topic t"):
-            peek(settings, Wanted("t"), most_seconds=60)
+            browse_topic(settings, BrowseRequest("t"), most_seconds=60)
         for fault in (kafka.hold, kafka.kill):
             fault()
             began = time.monotonic()
             with pytest.raises(RetryableError, match=r"^Kafka at \S+ does not answer in time.*: check that it is up$"):
-                peek(settings, Wanted("t"), most_seconds=1.0)
+                browse_topic(settings, BrowseRequest("t"), most_seconds=1.0)
             assert time.monotonic() - began < 30

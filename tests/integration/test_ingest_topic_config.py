@@ -15,7 +15,7 @@ from ingest.retention import retention_config
 from ingest.settings import KafkaSettings
 from ingest.topic_config import change_topic, settings_config
 from ingest.topic_setup import create_topic, ensure_topics
-from ingest.topic_sight import topic_sights
+from ingest.topic_sight import topic_overviews
 from ingest.topic_state import describe_topics
 
 MIB = 1024**2
@@ -42,7 +42,7 @@ def test_a_topic_is_told_as_it_is(settings: KafkaSettings, topic: str) -> None:
     client = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
     (gone,) = client.delete_records([TopicPartition(topic, 0, 5)]).values()
     gone.result(60)
-    (found,) = topic_sights(settings, lambda name: name == topic, with_times=False)
+    (found,) = topic_overviews(settings, lambda name: name == topic, with_times=False)
     assert found.records == 295
     assert [(one.partition, one.leader, one.replicas, one.in_sync) for one in found.partitions] == [
         (0, 1, (1,), (1,)), (1, 1, (1,), (1,)),
@@ -138,7 +138,7 @@ def test_less_is_kept_only_of_what_its_readers_have_read(
             change_topic(settings, topic, less, readers=readers, dry_run=dry_run)
     assert change_topic(settings, topic, less, dry_run=True), "accepted: no reader is asked"
     assert change_topic(settings, topic, more, readers=readers), "more is kept: nobody loses"
-    (found,) = topic_sights(settings, lambda name: name == topic, with_times=False)
+    (found,) = topic_overviews(settings, lambda name: name == topic, with_times=False)
     mirror.mirror({topic: {one.partition: one.end or 0 for one in found.partitions}})
     assert mirror.drain(30)
     mirror.close()

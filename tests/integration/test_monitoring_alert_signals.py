@@ -10,8 +10,19 @@ from itertools import starmap
 from typing import Any
 
 from monitoring.alerts.model import Alert
-from monitoring.alerts.operands import Age, Changes, Difference, Gain, Least, Left, Less, Quotient, Sum, select
-from monitoring.alerts.signals import Both, Compare, Either, Grows, Happened, Signal, Unless, young
+from monitoring.alerts.operands import (
+    Age,
+    Changes,
+    Difference,
+    Increase,
+    MinOverTime,
+    Quotient,
+    SubtractIfPresent,
+    Sum,
+    TimeUntil,
+    select,
+)
+from monitoring.alerts.signals import Both, Compare, Either, Growing, IncreasedWithin, Signal, Unless, started_within
 
 STRETCH = 3.3
 STEPS = 60
@@ -29,42 +40,42 @@ KINDS: dict[str, Factory] = {
     "SumOfGauges": lambda _: Compare(Sum(select(GAUGE), ("x",)), ">=", 9),
     "SumOfAll": lambda _: Compare(Sum(select(GAUGE), ("*",)), ">", 9),
     "Age": lambda _: Compare(Age(select(MOMENT)), ">", 200),
-    "Left": lambda _: Compare(Left(select(MOMENT)), "<", -200),
-    "Gained": lambda factor: Compare(Gain(select(COUNTER), 120), ">", 20 * factor),
-    "GainedAnything": lambda _: Compare(Gain(select(COUNTER), 120), ">", 0),
-    "GainedTogether": lambda factor: Compare(Sum(Gain(select(COUNTER), 120), ("x",)), ">", 40 * factor),
+    "TimeUntil": lambda _: Compare(TimeUntil(select(MOMENT)), "<", -200),
+    "Gained": lambda factor: Compare(Increase(select(COUNTER), 120), ">", 20 * factor),
+    "GainedAnything": lambda _: Compare(Increase(select(COUNTER), 120), ">", 0),
+    "GainedTogether": lambda factor: Compare(Sum(Increase(select(COUNTER), 120), ("x",)), ">", 40 * factor),
     "Share": lambda factor: Compare(
-        Quotient(Sum(Gain(select(COUNTER), 120), ("x",)), Sum(Gain(select(TOTAL), 120), ("x",)), 10 * factor),
+        Quotient(Sum(Increase(select(COUNTER), 120), ("x",)), Sum(Increase(select(TOTAL), 120), ("x",)), 10 * factor),
         ">",
         0.1 * factor,
     ),
     "SharePartOfRest": lambda factor: Compare(
         Quotient(
-            Sum(Gain(select(COUNTER), 120), ("x",)),
-            Less(Sum(Gain(select(TOTAL), 120), ("x",)), select(OTHER, x="a")),
+            Sum(Increase(select(COUNTER), 120), ("x",)),
+            SubtractIfPresent(Sum(Increase(select(TOTAL), 120), ("x",)), select(OTHER, x="a")),
             10 * factor,
         ),
         ">",
         0.1 * factor,
     ),
-    "RestOfGauges": lambda _: Compare(Less(Sum(select(GAUGE), ("x",)), select(OTHER, x="a")), ">", 5),
-    "LeastOfSome": lambda _: Compare(Least(select(GAUGE), 120), "==", 0),
-    "Rose": lambda _: Compare(Difference(select(GAUGE), Least(select(GAUGE), 120)), ">", 2),
+    "RestOfGauges": lambda _: Compare(SubtractIfPresent(Sum(select(GAUGE), ("x",)), select(OTHER, x="a")), ">", 5),
+    "LeastOfSome": lambda _: Compare(MinOverTime(select(GAUGE), 120), "==", 0),
+    "Rose": lambda _: Compare(Difference(select(GAUGE), MinOverTime(select(GAUGE), 120)), ">", 2),
     "AgePastAnother": lambda _: Compare(Difference(Age(select(MOMENT)), select(OTHER)), ">", 200),
     "ChangedOften": lambda _: Compare(Changes(select(GAUGE), 120), ">", 4),
     "RestartedOften": lambda _: Compare(
         Changes(select("process_start_time_seconds", job="~tidegate-pa.*"), 300), ">", 1
     ),
     "ShareOfGauges": lambda _: Compare(Quotient(Sum(select(GAUGE), ("x",)), Sum(select(OTHER), ("x",)), 4), ">", 0.5),
-    "HappenedOnce": lambda _: Happened(select(COUNTER), 120),
-    "HappenedOften": lambda factor: Happened(select(COUNTER), 120, more_than=20 * factor),
-    "Grows": lambda _: Grows(select(GAUGE), ("x",), step_seconds=30, floor=4),
-    "GrowsEach": lambda _: Grows(select(GAUGE), (), step_seconds=60, floor=2),
+    "HappenedOnce": lambda _: IncreasedWithin(select(COUNTER), 120),
+    "HappenedOften": lambda factor: IncreasedWithin(select(COUNTER), 120, more_than=20 * factor),
+    "Growing": lambda _: Growing(select(GAUGE), ("x",), step_seconds=30, floor=4),
+    "GrowsEach": lambda _: Growing(select(GAUGE), (), step_seconds=60, floor=2),
     "Both": lambda _: Both(Compare(select(GAUGE), ">", 3), Compare(select(OTHER), ">", 3), on=("x",)),
     "BothOfAny": lambda _: Both(Compare(select(GAUGE), ">", 3), Compare(select(OTHER), "==", 0), on=()),
     "Unless": lambda _: Unless(Compare(select(GAUGE), ">", 3), Compare(select(OTHER), ">", 3), on=("job", "x")),
     "UnlessYoung": lambda _: Unless(
-        Compare(select(GAUGE), ">", 3), young("tidegate-part", 120), on=("job", "instance")
+        Compare(select(GAUGE), ">", 3), started_within("tidegate-part", 120), on=("job", "instance")
     ),
     "Either": lambda _: Either(Compare(select(GAUGE), ">", 7), Compare(select(OTHER), "==", 0)),
 }

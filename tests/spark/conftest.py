@@ -30,11 +30,11 @@ from lakehouse.jvm import JvmOptions
 from lakehouse.session import LakeSession, open_session
 from lakehouse.tables import TABLES
 from monitoring.metrics.stream import StreamMetrics
-from streaming.dedupe import Seen
+from streaming.dedupe import DedupIndex
 from streaming.offsets import Offsets
-from streaming.progress import Progress
+from streaming.progress import LandingProgress
 from streaming.queries import LandQuery, start_landing
-from streaming.repair import Patient, apply
+from streaming.repair import RepairSubject, apply
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
 
@@ -47,7 +47,7 @@ def spark_metrics_port() -> int:
 
 @pytest.fixture(scope="session")
 def jvm_options(tmp_path_factory: pytest.TempPathFactory, spark_metrics_port: int) -> JvmOptions:
-    artifacts.ensure("all", lambda text: None)
+    artifacts.fetch_jars("all", lambda text: None)
     java = find_java()
     # Compiling less is worth more than running faster in a session of short queries. With one compiler the JVM reserves 48 MB
     # for code: that is full after some hundred tests, and clearing it took more than a quarter of the session's CPU time.
@@ -116,7 +116,7 @@ class Lander:
 
     def repair(self, *flags: str) -> list[str]:
         """What `tidegate repair --apply` with these flags found; the JVM of the tests forgets what it knew of the tables."""
-        patient = Patient.of(self.root, str(self.checkpoint), self.kafka, self.topics)
+        patient = RepairSubject.of(self.root, str(self.checkpoint), self.kafka, self.topics)
         found, _ = apply(patient, flags, note={})
         self.lake.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         return [each.what for each in found.findings]
@@ -124,10 +124,10 @@ class Lander:
     def start(self) -> LandQuery:
         refuse_damaged(self.root, ALL_TABLES)
         ensure_tables(self.root, ALL_TABLES.values(), log_retention_hours=24)
-        seen = Seen(Path(self.root) / "_seen.parquet")
+        seen = DedupIndex(Path(self.root) / "_seen.parquet")
         seen.load(self.root, horizon_days=8)
         settings = StreamSettings(checkpoint=str(self.checkpoint), max_records_per_batch=1000)
-        progress = Progress(self.metrics, "land")
+        progress = LandingProgress(self.metrics, "land")
         return start_landing(
             self.lake.spark, self.root, self.kafka, settings, seen, progress, self.mirrored.append, self.topics
         )
@@ -194,7 +194,7 @@ def make_lander(lake: LakeSession, server: Any, unique_name: str, tmp_path: Path
 @pytest.fixture
 def decode_values(lake: LakeSession) -> Callable[..., Any]:
     """`decode_values(*values, topic=…)` is a frame of Kafka records with these values, decoded."""
-    from streaming.decode import decoded
+    from streaming.decode import decode_stream
 
     def decode(*values: bytes, topic: str = "telemetry.readings") -> Any:
         from datetime import UTC, datetime
@@ -202,7 +202,7 @@ def decode_values(lake: LakeSession) -> Callable[..., Any]:
         at = datetime(2026, 5, 1, tzinfo=UTC)
         rows = [(b"key", bytearray(value), topic, 0, offset, at) for offset, value in enumerate(values)]
         schema = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-        return decoded(lake.spark.createDataFrame(rows, schema))
+        return decode_stream(lake.spark.createDataFrame(rows, schema))
 
     return decode
 

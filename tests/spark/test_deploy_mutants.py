@@ -147,7 +147,7 @@ def test_a_fault_behind_the_tables_is_found(
     from lakehouse.create import ensure_tables
     from lakehouse.derived import ALL_TABLES
     from streaming.derive.rollups import RollupDerivation
-    from streaming.maintain.keeper import Keeper
+    from streaming.maintain.keeper import TableMaintainer
 
     world, lander, first = sound
     root = str(tmp_path / "the tables")
@@ -163,7 +163,7 @@ def test_a_fault_behind_the_tables_is_found(
             derived.settle()
         copy_tables(lander.root, root, LANDED)
     if mutant.hop == "maintenance":
-        Keeper(derived.writer).run_all("readings", full=True)
+        TableMaintainer(derived.writer).run_all("readings", full=True)
         monkeypatch.undo()
         derived.settle()
     found = {

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 
 from lakehouse.append import Appender
-from lakehouse.changes import changes, newest_version, table_files
+from lakehouse.changes import newest_version, read_changes, table_files
 from lakehouse.create import create_table
 from lakehouse.derived import LATEST
 
@@ -44,7 +44,7 @@ def test_a_replacement_is_one_version_and_its_change_names_both_sides(write: Any
     root = write({"a": 1.0, "b": 2.0})
     write({"a": 3.0}, replace=True)
     assert values(root) == {"a": 3.0}
-    last = list(changes(root, "latest", after=0, upto=newest_version(root, "latest")))
+    last = list(read_changes(root, "latest", after=0, upto=newest_version(root, "latest")))
     assert [(len(change.added), len(change.removed)) for change in last] == [(1, 0), (1, 1)]
     assert last[1].removed[0].path == last[0].added[0].path
     assert json.loads(last[1].user_metadata or "") == {"why": "test"}
@@ -54,5 +54,5 @@ def test_a_rearrangement_is_no_change_to_those_who_follow(write: Any) -> None:
     root = write({"a": 1.0})
     write({"a": 1.0}, replace=True, data_change=False)
     assert values(root) == {"a": 1.0}
-    last = list(changes(root, "latest", after=1, upto=2))
+    last = list(read_changes(root, "latest", after=1, upto=2))
     assert [(change.added, change.removed) for change in last] == [((), ())]

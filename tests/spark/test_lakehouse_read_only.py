@@ -22,12 +22,12 @@ from lakehouse.settings import LakeSettings
 from lakehouse.spark_query import run_spark_sql
 from lakehouse.spark_statement import ReadOnlyError, read_query, reading_session
 from monitoring.metrics.stream import StreamMetrics
-from streaming.chores import handle
+from streaming.chores import handle_request
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
 from streaming.sql.folder import StreamFile
 from streaming.sql.golden import GoldenData, run_golden
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 DATA = Path(__file__).parents[1] / "data"
 HOSTILE = tomllib.loads((DATA / "hostile-sql.toml").read_text("utf-8"))
@@ -43,7 +43,7 @@ class Place:
 
     spark: Any
     folder: Path
-    writer: Writer
+    writer: WriterContext
 
     @property
     def root(self) -> str:
@@ -69,7 +69,9 @@ class Place:
         return run_golden(self.spark, "mine", GoldenData({"readings": [{}]}, []), {"mine": file}, "mine.test.jsonl")
 
     def _request(self, kind: str, sql: str) -> Any:
-        return handle(self.writer, Request(f"streams.{kind}", {"name": "mine", "text": f"-- sink: table\n{sql}"}))
+        return handle_request(
+            self.writer, Request(f"streams.{kind}", {"name": "mine", "text": f"-- sink: table\n{sql}"})
+        )
 
     def tree(self) -> dict[str, Any]:
         """Every file and folder with its content."""
@@ -96,7 +98,9 @@ def place(lake: LakeSession, tmp_path_factory: pytest.TempPathFactory) -> Place:
     settings = StreamSettings(checkpoint=str(folder / "checkpoint" / "land"))
     # Nothing listens there: a statement is refused before Kafka is asked.
     kafka = KafkaSettings(bootstrap_servers="127.0.0.1:1")
-    return Place(lake.spark, folder, Writer(lake.spark, kafka, settings, LakeSettings(root=root), metrics, topics))
+    return Place(
+        lake.spark, folder, WriterContext(lake.spark, kafka, settings, LakeSettings(root=root), metrics, topics)
+    )
 
 
 def test_the_tables_of_statements_are_large_enough() -> None:

@@ -23,10 +23,10 @@ from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
 from lakehouse.query import run_sql
 from lakehouse.session import LakeSession
-from lakehouse.show_code import Opened, render_code
+from lakehouse.show_code import NamedTable, render_code
 from lakehouse.spark_query import run_spark_sql
 from lakehouse.tables import READINGS
-from lakehouse.views import View, named, shipped_views, views_in, wide_view
+from lakehouse.views import View, names_in_query, shipped_views, views_in, wide_view
 
 MIDNIGHT = datetime(2026, 5, 2, tzinfo=UTC)
 WIDE = wide_view("odd-ones", {"temperature": "number", "o'clock \"\\": "any", "door": "boolean", "state": "enum"})
@@ -143,8 +143,8 @@ def programs(lake: LakeSession, root: str, tmp_path: Path) -> Iterator[Any]:
 
     def answers(sql: str, version: int | None = None, views: tuple[View, ...] = ()) -> dict[str, Any]:
         used = views_in(sql, views)
-        names = named(" ".join([sql, *(view.sql for view in used)]), ALL_TABLES)
-        opened = [Opened(name, f"{root}/{name}", version) for name in names]
+        names = names_in_query(" ".join([sql, *(view.sql for view in used)]), ALL_TABLES)
+        opened = [NamedTable(name, f"{root}/{name}", version) for name in names]
         found = {}
         for engine, program in render_code(sql, opened, used).items():
             space: dict[str, Any] = {}

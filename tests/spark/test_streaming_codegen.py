@@ -8,7 +8,7 @@ from lakehouse.settings import LakeSettings
 from streaming.derive.deriver import Deriver, arrival_derivations
 from streaming.derive.rollups import RollupDerivation
 from streaming.settings import StreamSettings
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 ROUNDS = 6
 
@@ -21,7 +21,7 @@ def test_a_warm_stream_generates_no_class(lander: Any, record: Any) -> None:
     spark = lander.lake.spark
     compiled = spark._jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
     started = lander.start()
-    writer = Writer(
+    writer = WriterContext(
         spark, lander.kafka, StreamSettings(checkpoint=str(lander.checkpoint)), LakeSettings(root=lander.root),
         lander.metrics, lander.topics,
     )  # fmt: skip

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from deploy.dlq.letters import find_letters
-from gateway.outcome import Gate
-from gateway.redrive import judge
+from deploy.dlq.letters import find_dead_letters
+from gateway.outcome import MessageProcessor
+from gateway.redrive import judge_dead_letters
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings
 from ingest.contract.reading import Reading, encode_record
@@ -120,9 +120,9 @@ def test_a_copy_that_cannot_be_compared_is_a_dead_letter_that_is_judged_again(
     assert told(lander) == refused
     assert [row["message_number"] for row in lander.rows()] == [1, 1, 2, 2, 3, 3, 7, 7, 8, 8]
 
-    gate = Gate(compile_routes(()), GatewaySettings())
-    (letters,) = find_letters(lander.root, "reason = 'unchecked_duplicate'", None)
-    verdicts = [judge([letter], gate) for letter in letters]
+    gate = MessageProcessor(compile_routes(()), GatewaySettings())
+    (letters,) = find_dead_letters(lander.root, "reason = 'unchecked_duplicate'", None)
+    verdicts = [judge_dead_letters([letter], gate) for letter in letters]
     assert [verdict.ending for verdict in verdicts] == ["accepted"] * 3
     lander.land(*(again for verdict in verdicts for again in verdict.records))
     assert [(row["reason"], row["gateway"], row["message_number"]) for row in lander.rows("dead_letters")[3:]] == [

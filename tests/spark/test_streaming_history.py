@@ -24,14 +24,14 @@ from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS, spark_ddl
 from monitoring.metrics.stream import StreamMetrics
 from streaming.history import correct as correct_module
-from streaming.history.change import Change
+from streaming.history.change import RowCorrection
 from streaming.history.correct import correct
-from streaming.history.journal import Journal
+from streaming.history.journal import CorrectionJournal
 from streaming.history.plan import plan_correction
-from streaming.history.selection import Selection
+from streaming.history.selection import RowSelection
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 DAY = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -44,7 +44,7 @@ def at(minutes: float) -> datetime:
 class History:
     """Tables with rows that a test appends as the landing does: one file for each call."""
 
-    writer: Writer
+    writer: WriterContext
     offset: int = 0
 
     @property
@@ -90,7 +90,7 @@ def history(lake: Any, tmp_path: Path) -> History:
     ensure_tables(root, ALL_TABLES.values(), log_retention_hours=24)
     metrics = StreamMetrics(CollectorRegistry(), query="land", tables=ALL_TABLES, topics=())
     settings = StreamSettings(checkpoint=str(tmp_path / "checkpoint"))
-    made = Writer(lake.spark, KafkaSettings(), settings, LakeSettings(root=root), metrics, LandedTopics())
+    made = WriterContext(lake.spark, KafkaSettings(), settings, LakeSettings(root=root), metrics, LandedTopics())
     return History(made)
 
 
@@ -141,7 +141,9 @@ def test_each_kind_changes_what_is_meant_and_nothing_else(history: History) -> N
     left = history.rows()
     assert [row["offset"] for row in left] == [1, 2, 3, 4, 5, 6, 8, 10, 11]
     assert [row["flags"] for row in left if row["device"] == "d2"] == [[]] * 4
-    assert {entry["author"] for entry in Journal(history.root).entries() if entry["state"] == "done"} == {"ada"}
+    assert {entry["author"] for entry in CorrectionJournal(history.root).entries() if entry["state"] == "done"} == {
+        "ada"
+    }
 
 
 def matched_files(history: History) -> list[Any]:
@@ -168,7 +170,7 @@ def test_a_request_is_applied_once_wherever_the_writer_was_killed(
     history.append({"value": 1.0}, {"value": 2.0, "device": "d2"})
     request = ask(factor=10.0)
     with monkeypatch.context() as killed:
-        killed.setattr(correct_module, "rewrite", crash)
+        killed.setattr(correct_module, "rewrite_files", crash)
         with pytest.raises(RuntimeError):
             correct(history.writer, request)
     assert history.values() == [1.0, 2.0]
@@ -243,12 +245,12 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(history: History) -> None
         with pytest.raises(TidegateError, match=words):
             correct(history.writer, ask(**arguments))
     assert history.version() == 1
-    assert Journal(history.root).entries() == []
+    assert CorrectionJournal(history.root).entries() == []
 
 
 def test_a_dry_run_says_what_the_correction_then_does(history: History) -> None:
     history.append({"value": 10.0, "event_time": at(1)}, {"value": 30.0, "event_time": at(2)}, {"device": "d2"})
-    selection, change = Selection("d1", since=at(0), until=at(5)), Change(factor=0.5)
+    selection, change = RowSelection("d1", since=at(0), until=at(5)), RowCorrection(factor=0.5)
     planned = plan_correction(history.root, selection, change).told()
     assert history.version() == 1
     assert not (Path(history.root) / "_corrections.jsonl").exists()

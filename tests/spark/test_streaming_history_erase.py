@@ -16,27 +16,27 @@ from ingest.contract.errors import TidegateError
 from lakehouse.append import Appender
 from lakehouse.derived import LATEST
 from lakehouse.maintenance_log import last_checkpoint
-from lakehouse.requests import Request, run_pending, submit
+from lakehouse.requests import Request, run_pending, submit_request
 from lakehouse.settings import LakeSettings
-from streaming.chores import handle
-from streaming.dedupe import Seen
+from streaming.chores import handle_request
+from streaming.dedupe import DedupIndex
 from streaming.derive.cursor import encode_cursor
 from streaming.derive.deriver import Deriver, derivations
 from streaming.history import erase as erase_module
 from streaming.history import positions
-from streaming.history.change import Change
+from streaming.history.change import RowCorrection
 from streaming.history.erase import erase
-from streaming.history.journal import Journal
+from streaming.history.journal import CorrectionJournal
 from streaming.settings import StreamSettings
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 SECRET = "pump-secret-7"
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
 
-def make_writer(lander: Any, seen: Seen | None = None) -> Writer:
+def make_writer(lander: Any, seen: DedupIndex | None = None) -> WriterContext:
     settings = StreamSettings(checkpoint=str(lander.checkpoint))
-    made = Writer(
+    made = WriterContext(
         lander.lake.spark, lander.kafka, settings, LakeSettings(root=lander.root), lander.metrics, lander.topics, seen
     )
     made.beside["derive"] = lambda: False
@@ -92,9 +92,9 @@ def test_a_device_leaves_every_table_and_what_is_beside_them(
     lander.land(record(1, seq=1, device=SECRET), record(2, seq=1, device="d2"), dead_letter(3), refused, unnamed)
     add_latest(lander, SECRET, "d2")
     add_stream_tables(lander.root)
-    submit(lander.root, Request("correct", {"device": SECRET}))
+    submit_request(lander.root, Request("correct", {"device": SECRET}))
     assert run_pending(lander.root, lambda request: {"id": request.id}) == 1
-    Journal(lander.root).add({"id": "1", "state": "done", "device": SECRET, "rows": 3})
+    CorrectionJournal(lander.root).add({"id": "1", "state": "done", "device": SECRET, "rows": 3})
     assert len(naming(lander.root)) >= 2, "the journal and the answer"
 
     started = lander.start()
@@ -106,14 +106,14 @@ def test_a_device_leaves_every_table_and_what_is_beside_them(
         request = Request("erase", {"device": SECRET}, author="ada", reason="asked to", private=True)
         with monkeypatch.context() as killed:
             killed.setattr(erase_module, "_derive", crash)
-            submit(lander.root, request)
+            submit_request(lander.root, request)
             with pytest.raises(RuntimeError):
-                run_pending(lander.root, lambda each: handle(writer, each))
+                run_pending(lander.root, lambda each: handle_request(writer, each))
         with monkeypatch.context() as killed:
             killed.setattr(erase_module, "_note", crash)
             with pytest.raises(RuntimeError):
                 erase(writer, request)
-        assert run_pending(lander.root, lambda each: handle(writer, each)) == 1
+        assert run_pending(lander.root, lambda each: handle_request(writer, each)) == 1
         receipt = json.loads((Path(lander.root) / "_erasures" / f"{request.id}.json").read_text())
         assert erase(writer, request) == receipt
         rows = {name: entry["rows"] for name, entry in receipt["tables"].items() if entry["rows"]}
@@ -212,8 +212,8 @@ def test_what_is_derived_follows_a_correction_and_an_erasure(
     derive()
     assert [total(lander, "rollups_1h", "sum", device) for device in (SECRET, "d2")] == [43.0, 43.0]
 
-    arguments = {"device": SECRET, "metric": "temperature", **Change(offset=100.0).arguments()}
-    handle(writer, Request("correct", arguments))
+    arguments = {"device": SECRET, "metric": "temperature", **RowCorrection(offset=100.0).arguments()}
+    handle_request(writer, Request("correct", arguments))
     derive()
     for table, windows in (("rollups_1h", 1), ("rollups_5m", 1), ("rolling_15m", 15)):
         assert [total(lander, table, "sum", device) for device in (SECRET, "d2")] == [243.0 * windows, 43.0 * windows]
@@ -221,7 +221,7 @@ def test_what_is_derived_follows_a_correction_and_an_erasure(
 
     # Landed, and not derived yet when the device is erased.
     lander.land(record(3, seq=3, device=SECRET))
-    receipt = handle(writer, Request("erase", {"device": SECRET}, private=True))
+    receipt = handle_request(writer, Request("erase", {"device": SECRET}, private=True))
     assert receipt["derived_tables"] == "up to date"
     for _ in range(2):
         assert [table for table in DERIVED if SECRET in devices(lander, table)] == []

@@ -10,16 +10,16 @@ from deltalake import DeltaTable
 from pyarrow.parquet import ParquetFile
 
 from lakehouse import maintenance_vacuum
-from lakehouse.requests import Request, run_pending, submit
+from lakehouse.requests import Request, run_pending, submit_request
 from lakehouse.settings import LakeSettings
-from streaming.chores import handle
+from streaming.chores import handle_request
 from streaming.derive.deriver import Deriver, derivations
-from streaming.history.change import Change
+from streaming.history.change import RowCorrection
 from streaming.history.letters import CUT
-from streaming.maintain.keeper import Keeper, Limits
+from streaming.maintain.keeper import MaintenanceLimits, TableMaintainer
 from streaming.offsets import newest_mark
 from streaming.settings import StreamSettings
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 GONE = "patient-Bq7z"
 KEPT = "patient-Bq7z2"
@@ -48,16 +48,16 @@ def test_no_byte_names_the_device_after_its_date(
     readings = [record(n, seq=n, device=device) for n in (1, 2) for device in (GONE, KEPT, "A")]
     lander.land(*readings, *letters, neighbour)
     settings, lake = StreamSettings(checkpoint=str(lander.checkpoint)), LakeSettings(root=lander.root)
-    writer = Writer(lander.lake.spark, lander.kafka, settings, lake, lander.metrics, lander.topics)
+    writer = WriterContext(lander.lake.spark, lander.kafka, settings, lake, lander.metrics, lander.topics)
     derive = writer.beside["derive"] = Deriver(derivations(writer)).run_pass
     derive()
-    arguments = {"device": GONE, "metric": "temperature", **Change(offset=1.0).arguments()}
+    arguments = {"device": GONE, "metric": "temperature", **RowCorrection(offset=1.0).arguments()}
     for request in (
         Request("correct", arguments, reason=f"{GONE} lied"),
         Request("correct", arguments | {"device": KEPT}, reason=f"as of {GONE}"),
     ):
-        submit(lander.root, request)
-    run_pending(lander.root, lambda each: handle(writer, each))
+        submit_request(lander.root, request)
+    run_pending(lander.root, lambda each: handle_request(writer, each))
     derive()
     root = Path(lander.root)
     copy = root / "_repair" / "20261128T000000000000"
@@ -72,14 +72,14 @@ def test_no_byte_names_the_device_after_its_date(
     assert len(naming(lander.root)) > 10
 
     erasure = Request("erase", {"device": GONE}, reason=f"{GONE} asked", private=True)
-    submit(lander.root, erasure)
-    assert run_pending(lander.root, lambda each: handle(writer, each)) == 1
+    submit_request(lander.root, erasure)
+    assert run_pending(lander.root, lambda each: handle_request(writer, each)) == 1
     receipt = json.loads((root / "_erasures" / f"{erasure.id}.json").read_text())
     assert (receipt["letters_cut"], receipt["beside_tables"]["repair_copies_deleted"]) == (2, 1)
 
     # As if the time had passed: nothing more lands, and what is old by then is old now.
     monkeypatch.setattr(maintenance_vacuum, "LEAST_HOURS", 0)
-    keeper = Keeper(writer, Limits(readers_seconds=0.0, every_seconds=0.0))
+    keeper = TableMaintainer(writer, MaintenanceLimits(readers_seconds=0.0, every_seconds=0.0))
     for name in receipt["tables"]:
         keeper.run_all(name, full=False, keep_hours=0.0)
     assert naming(lander.root) == []

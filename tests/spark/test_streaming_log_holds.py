@@ -15,21 +15,21 @@ from prometheus_client import CollectorRegistry
 from deploy.bench.day import write_day
 from ingest.settings import KafkaSettings
 from lakehouse.append import Append, Appender
-from lakehouse.changes import changes, newest_version, table_files
+from lakehouse.changes import newest_version, read_changes, table_files
 from lakehouse.derived import ALL_TABLES
-from lakehouse.log_holds import beginning_of
-from lakehouse.maintenance import Join
+from lakehouse.log_holds import snapshot_checkpoint
+from lakehouse.maintenance import JoinPlan
 from lakehouse.maintenance_log import adopt_checkpoint, last_checkpoint, write_checkpoint
 from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS
 from monitoring.metrics.stream import StreamMetrics
 from streaming.derive.cursor import encode_cursor
 from streaming.derive.source import rows_of
-from streaming.maintain.keeper import Keeper, Limits
+from streaming.maintain.keeper import MaintenanceLimits, TableMaintainer
 from streaming.maintain.rewrite import join_files
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 pytestmark = pytest.mark.promise("P9")
 
@@ -39,14 +39,14 @@ HOURS = 2
 class Walk:
     """A table that a landing, a keeper and a derivation share."""
 
-    def __init__(self, lake: Any, root: Path, limits: Limits) -> None:
+    def __init__(self, lake: Any, root: Path, limits: MaintenanceLimits) -> None:
         self.spark, self.root = lake.spark, str(root)
         write_day(self.root, commits=4, rows_per_commit=2, devices=2)
         self.source = table_files(self.root, "readings")[:1]
         metrics = StreamMetrics(CollectorRegistry(), query="land", tables=ALL_TABLES, topics=("a", "b"))
         lake_settings = LakeSettings(root=self.root, log_retention_hours=1)
-        writer = Writer(lake.spark, KafkaSettings(), StreamSettings(), lake_settings, metrics, LandedTopics())
-        self.keeper = Keeper(writer, limits)
+        writer = WriterContext(lake.spark, KafkaSettings(), StreamSettings(), lake_settings, metrics, LandedTopics())
+        self.keeper = TableMaintainer(writer, limits)
         self.appender = Appender(lake.spark, self.root, READINGS)
         self.begun: list[tuple[ExitStack, Append]] = []
         self.plans: list[Any] = []
@@ -73,7 +73,7 @@ class Walk:
 
     def join(self) -> None:
         files = table_files(self.root, "readings")
-        join_files(self.spark, self.appender, Join(None, tuple(files[-3:]), ("device",)))
+        join_files(self.spark, self.appender, JoinPlan(None, tuple(files[-3:]), ("device",)))
         self.source = table_files(self.root, "readings")[:1]
 
     def checkpoint(self) -> None:
@@ -109,20 +109,20 @@ class Walk:
         """Everything that is open has its files, and the derivation finds what comes next."""
         there = self.log()
         for snapshot in (self.snapshot, *(append._transaction.snapshot() for _, append in self.begun), *self.plans):
-            base = beginning_of(snapshot)
+            base = snapshot_checkpoint(snapshot)
             wanted = {f"{version:020d}.json" for version in range(base + 1, int(snapshot.version()) + 1)}
             wanted |= {f"{base:020d}.checkpoint.parquet"} if base >= 0 else set()
             assert wanted <= there, sorted(wanted - there)
         if self.seen >= 0:
             assert (
-                len(list(changes(self.root, "readings", after=self.seen)))
+                len(list(read_changes(self.root, "readings", after=self.seen)))
                 == newest_version(self.root, "readings") - self.seen
             )
 
 
 def test_a_checkpoint_that_the_newest_snapshot_begins_with_outlives_newer_ones(lake: Any, tmp_path: Path) -> None:
     """As it happened: adopted soon after one that is kept, newer ones written, cleaned; then a join computes the state."""
-    walk = Walk(lake, tmp_path, Limits(held_commits=10**6, readers_seconds=0.0))
+    walk = Walk(lake, tmp_path, MaintenanceLimits(held_commits=10**6, readers_seconds=0.0))
     walk.land()
     walk.checkpoint()
     walk.adopt()
@@ -148,7 +148,10 @@ def test_a_checkpoint_that_the_newest_snapshot_begins_with_outlives_newer_ones(l
 
 @pytest.mark.parametrize("readers_seconds", [0.0, 3600.0])
 def test_nothing_that_is_open_loses_its_log_in_any_order(lake: Any, tmp_path: Path, readers_seconds: float) -> None:
-    walk, chance = Walk(lake, tmp_path, Limits(held_commits=3, readers_seconds=readers_seconds)), random.Random(27)
+    walk, chance = (
+        Walk(lake, tmp_path, MaintenanceLimits(held_commits=3, readers_seconds=readers_seconds)),
+        random.Random(27),
+    )
     steps: dict[Callable[[], None], int] = {
         walk.land: 5, walk.begin: 3, walk.join: 1, walk.checkpoint: 8, walk.adopt: 2, walk.clean: 6,
         walk.derive: 1, walk.pass_hours: 6, walk.read_lazily: 1, walk.plan: 2 if readers_seconds else 0,

@@ -19,7 +19,7 @@ from ingest.contract.errors import FatalError, TidegateError
 from ingest.settings import KafkaSettings
 from lakehouse import maintenance
 from lakehouse.append import Append, Appender
-from lakehouse.changes import changes
+from lakehouse.changes import read_changes
 from lakehouse.clock import DeletionClock
 from lakehouse.derived import ALL_TABLES
 from lakehouse.follow import TableFollower
@@ -28,11 +28,11 @@ from lakehouse.requests import Request
 from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS
 from monitoring.metrics.stream import StreamMetrics
-from streaming.chores import handle
-from streaming.maintain.keeper import Keeper
+from streaming.chores import handle_request
+from streaming.maintain.keeper import TableMaintainer
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 pytestmark = pytest.mark.promise("P9")
 
@@ -44,11 +44,11 @@ def tiers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def writer(lake: Any) -> Callable[..., Writer]:
-    def make(root: str, **settings: Any) -> Writer:
+def writer(lake: Any) -> Callable[..., WriterContext]:
+    def make(root: str, **settings: Any) -> WriterContext:
         metrics = StreamMetrics(CollectorRegistry(), query="land", tables=ALL_TABLES, topics=("a", "b"))
         lake_settings = LakeSettings(root=root, **settings)
-        return Writer(lake.spark, KafkaSettings(), StreamSettings(), lake_settings, metrics, LandedTopics())
+        return WriterContext(lake.spark, KafkaSettings(), StreamSettings(), lake_settings, metrics, LandedTopics())
 
     return make
 
@@ -69,7 +69,7 @@ def test_files_are_joined_while_rows_land_and_nobody_sees_a_row_twice(
     lander: Any, record: Any, writer: Any, tiers: None, wait_until: Any
 ) -> None:
     started = lander.start()
-    keeper, stop, failures = Keeper(writer(lander.root)), threading.Event(), []
+    keeper, stop, failures = TableMaintainer(writer(lander.root)), threading.Event(), []
 
     def keep() -> None:
         while not stop.wait(0.05):
@@ -143,14 +143,14 @@ def test_a_join_that_fails_before_its_commit_leaves_nothing(
     with monkeypatch.context() as patched:
         patched.setattr(Append, "commit", fail)
         with pytest.raises(OSError, match="killed here"):
-            Keeper(writer(root)).run_pass()
+            TableMaintainer(writer(root)).run_pass()
     assert version(root) == before
     assert sorted(Path(root).rglob("*.parquet")) == files
 
     with monkeypatch.context() as patched:
         patched.setattr(Append, "row_count", property(lambda self: 5))
         with pytest.raises(TidegateError, match=r"8 files of readings .* hold 24 rows, but 5 were read"):
-            Keeper(writer(root)).run_pass()
+            TableMaintainer(writer(root)).run_pass()
     assert version(root) == before
 
 
@@ -159,11 +159,11 @@ def test_a_table_is_kept_once_and_left_alone_while_nobody_writes(
 ) -> None:
     root = day()
     made = writer(root)
-    keeper, stored = Keeper(made), sorted(rows(root), key=lambda r: r["offset"])
+    keeper, stored = TableMaintainer(made), sorted(rows(root), key=lambda r: r["offset"])
     keeper.run_pass()
     assert maintenance.table_state(root, "readings").file_count == 1
     assert sorted(rows(root), key=lambda r: r["offset"]) == stored
-    assert [c.added for c in changes(root, "readings", after=8)] == [()]
+    assert [c.added for c in read_changes(root, "readings", after=8)] == [()]
     assert made.metrics.table_files.labels("readings")._value.get() == 1
     assert made.metrics.table_small_files.labels("readings")._value.get() == 1
 
@@ -178,7 +178,7 @@ def test_a_table_is_kept_once_and_left_alone_while_nobody_writes(
     assert int(lake.spark.conf.get(retention.key())) > 10**6
 
     # A checkpoint that this JVM did not write: before the log is cleaned it takes it as its own beginning.
-    answer = handle(made, Request("maintain", {"table": "readings", "full": True}))
+    answer = handle_request(made, Request("maintain", {"table": "readings", "full": True}))
     assert [table["checkpoint"] for table in answer["tables"]] == [kept]
     assert last_checkpoint(root, "readings") == kept
     appender = Appender(lake.spark, root, READINGS)
@@ -202,7 +202,7 @@ def test_a_table_that_no_time_was_left_for_is_overdue_and_comes_next(
 ) -> None:
     root = day()
     made = writer(root)
-    keeper = Keeper(made)
+    keeper = TableMaintainer(made)
 
     def maintained_at() -> float:
         return float(made.metrics.table_maintained.labels("readings")._value.get())
@@ -225,7 +225,7 @@ def test_a_table_to_which_nothing_is_due_is_kept_also_without_time(
     day: Any, writer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = writer(day())
-    keeper = Keeper(made)
+    keeper = TableMaintainer(made)
     keeper.run_pass()
     begun = made.metrics.table_maintained.labels("readings")._value.get()
     monkeypatch.setattr("streaming.maintain.keeper.PASS_SECONDS", -1.0)
@@ -249,15 +249,15 @@ def test_days_past_their_retention_go_in_one_commit_and_many_at_once_wait(day: A
     root = day()
     days_of(root, range(1, 10))
 
-    def maintain(made: Writer, **arguments: Any) -> dict[str, Any]:
-        (kept,) = handle(made, Request("maintain", arguments))["tables"]
+    def maintain(made: WriterContext, **arguments: Any) -> dict[str, Any]:
+        (kept,) = handle_request(made, Request("maintain", arguments))["tables"]
         return dict(kept)
 
     assert len(maintain(writer(root, readings_days=8), dry_run=True)["dropped_days"]) == 1
     assert len(rows(root)) == 240
     assert maintain(writer(root, readings_days=0), full=True)["dropped_days"] == []
     assert len(maintain(writer(root, readings_days=8))["dropped_days"]) == 1
-    (last,) = (c for c in changes(root, "readings", after=version(root) - 2) if c.removed)
+    (last,) = (c for c in read_changes(root, "readings", after=version(root) - 2) if c.removed)
     assert json.loads(last.user_metadata or "")["retention"]["keep_days"] == 8
     assert len(rows(root)) == 216
 
@@ -268,14 +268,14 @@ def test_days_past_their_retention_go_in_one_commit_and_many_at_once_wait(day: A
     # A clock a year ahead: the newest rows do not confirm it, and old files and log stay as well.
     ahead = DeletionClock(lambda: datetime.now(UTC).timestamp() + 365 * 86_400, lambda: 0.0)
     files = sorted(path.name for path in Path(root).rglob("*") if path.is_file())
-    passed = Keeper(made, clock=ahead).run_all("readings", full=False)
+    passed = TableMaintainer(made, clock=ahead).run_all("readings", full=False)
     assert (passed.dropped_days, len(passed.waiting_days)) == ([], 5)
     assert set(files) <= {path.name for path in Path(root).rglob("*") if path.is_file()}
 
     assert len(maintain(made, drop_days=True)["dropped_days"]) == 4
     assert len(rows(root)) == 120
     # A clock that is back: nothing goes, and the operator is told.
-    behind = Keeper(made, clock=DeletionClock(lambda: 86_400.0, lambda: 0.0))
+    behind = TableMaintainer(made, clock=DeletionClock(lambda: 86_400.0, lambda: 0.0))
     assert behind.run_all("readings", full=False).dropped_days == []
     assert made.metrics.clock_behind._value.get() > 86_400
 
@@ -283,16 +283,16 @@ def test_days_past_their_retention_go_in_one_commit_and_many_at_once_wait(day: A
 def test_what_would_harm_is_refused_in_a_sentence(day: Any, writer: Any) -> None:
     made = writer(day())
     with pytest.raises(FatalError, match="A vacuum that keeps 0 hours would delete files"):
-        handle(made, Request("maintain", {"keep_hours": 0}))
+        handle_request(made, Request("maintain", {"keep_hours": 0}))
     with pytest.raises(TidegateError, match=r"no table reading\. Name one of readings"):
-        handle(made, Request("maintain", {"table": "reading"}))
+        handle_request(made, Request("maintain", {"table": "reading"}))
 
 
 def test_a_stream_table_that_was_dropped_and_made_anew_is_another_table(
     writer: Any, tiers: None, tmp_path: Path
 ) -> None:
     root, path = str(tmp_path), tmp_path / "hot"
-    keeper = Keeper(writer(root))
+    keeper = TableMaintainer(writer(root))
 
     def write(columns: dict[str, list[Any]], times: int) -> None:
         for _ in range(times):

@@ -185,7 +185,7 @@ def full_disk(lander: Any) -> Iterator[FullDisk]:
 def test_a_full_disk_ends_the_batch_and_the_next_try_lands_it_once(
     lander: Any, record: Any, dead_letter: Any, full_disk: FullDisk
 ) -> None:
-    from streaming.faults import classify
+    from streaming.faults import classify_query_failure
 
     lander.land(record(1))
     full_disk.fill()
@@ -193,7 +193,7 @@ def test_a_full_disk_ends_the_batch_and_the_next_try_lands_it_once(
     started = lander.start()
     with pytest.raises(Exception, match=r".") as caught:
         started.query.processAllAvailable()
-    fault = classify(started.landing.failure or caught.value, bootstrap_servers="k", log="l")
+    fault = classify_query_failure(started.landing.failure or caught.value, bootstrap_servers="k", log="l")
     assert "disk" in str(fault)
     assert numbers(lander) == twice(1)
     full_disk.free()

@@ -25,7 +25,7 @@ from streaming.derive.rollups import RollupDerivation
 from streaming.derive.source import rows_of
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
-from streaming.writer import Writer
+from streaming.writer import WriterContext
 
 pytestmark = pytest.mark.promise("P7")
 
@@ -58,7 +58,7 @@ class Fleet:
         ensure_tables(root, ALL_TABLES.values(), log_retention_hours=24)
         self.registry = CollectorRegistry()
         metrics = StreamMetrics(self.registry, query="land", tables=ALL_TABLES, topics=("r", "d"))
-        self.writer = Writer(
+        self.writer = WriterContext(
             lake.spark, KafkaSettings(), StreamSettings(), LakeSettings(root=root), metrics, LandedTopics()
         )
         self.restart()

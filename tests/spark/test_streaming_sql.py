@@ -14,10 +14,10 @@ from tidegate_tests_fixtures_sql_streams import Scene
 
 from ingest.contract.errors import ConfigError, TidegateError
 from lakehouse.requests import Request
-from streaming.chores import handle
+from streaming.chores import handle_request
 from streaming.sql.offsets import checkpoint_path
 from streaming.sql.status import read_status
-from streaming.sql.supervisor import Streams
+from streaming.sql.supervisor import StreamSupervisor
 
 EXAMPLES = files("streaming.sql") / "examples"
 
@@ -70,7 +70,7 @@ def test_the_shipped_examples_survive_restarts_crashes_changes_and_a_rewind(scen
     # A batch that runs again doubles nothing: not in the table, not in the topic, not in the stream that reads the topic.
     scene.streams.close()
     scene.forget_commit("events_in_country")
-    scene.streams = Streams(scene.writer)
+    scene.streams = StreamSupervisor(scene.writer)
     scene.event("f", "in", "Bangalore")
     scene.until(lambda: "f" in events(scene.rows("events_in_city")), "the event after the replay")
     scene.until_read("events_in_country", "events_in_city")
@@ -87,7 +87,7 @@ def test_the_shipped_examples_survive_restarts_crashes_changes_and_a_rewind(scen
     assert planned["checkpoint"] == "survives"
     assert "column loud string is new" in [change["what"] for change in planned["changes"]]
     was = scene.apply("events_in_country", changed)["incarnation"]
-    scene.streams = Streams(scene.writer)
+    scene.streams = StreamSupervisor(scene.writer)
     scene.event("g", "in", "Pune")
     scene.until(lambda: any(row.get("loud") == "G" for row in scene.rows("events_in_country")), "the new column")
     assert events(scene.rows("events_in_country")) == ["a", "c", "d", "e", "f", "g"]
@@ -108,9 +108,9 @@ def test_the_shipped_examples_survive_restarts_crashes_changes_and_a_rewind(scen
     scene.event("i", "in", "Pune")
     scene.until(lambda: "i" in events(scene.rows("events_in_country")), "the live stream to go on")
     swapped = Request("streams.swap", {"name": "events_in_country"})
-    assert handle(scene.writer, swapped)["incarnation"] != was
+    assert handle_request(scene.writer, swapped)["incarnation"] != was
     assert events(scene.rows("events_in_country")) == ["a", "b", "c", "d", "e", "f", "g", "h", "i"]
-    assert handle(scene.writer, swapped)["swapped"], "asked twice, it is found done"
+    assert handle_request(scene.writer, swapped)["swapped"], "asked twice, it is found done"
     scene.event("j", "us", "Boston")
     scene.until(lambda: "j" in events(scene.rows("events_in_country")), "the swapped stream to go on")
     assert events(scene.rows("events_in_country")) == ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
@@ -171,7 +171,7 @@ def test_a_window_joined_with_a_table_drops_and_counts_late_rows_and_is_rewound(
     scene.until_read("by_minute")
     scene.streams.close()
     scene.forget_commit("by_minute")
-    scene.streams = Streams(scene.writer)
+    scene.streams = StreamSupervisor(scene.writer)
     scene.send("d1", "temperature", at=at(400), value=6.0)
     scene.until(lambda: len(scene.rows("by_minute")) == 4, "the windows after a crash")
     found = {(row["window_start"], row["device"]): (row["site"], row["n"]) for row in scene.rows("by_minute")}
@@ -196,7 +196,7 @@ def test_a_window_joined_with_a_table_drops_and_counts_late_rows_and_is_rewound(
         scene.ask("rewind", "by_minute", text=WINDOWS, since=at(600).isoformat())
     scene.ask("rewind", "by_minute", text=WINDOWS, since=at(180).isoformat())
     assert scene.ask("swap", "by_minute")["swapped"]
-    scene.streams = Streams(scene.writer)
+    scene.streams = StreamSupervisor(scene.writer)
     scene.send("d1", "temperature", at=at(900), value=8.0)
     scene.until(lambda: once(0, 60, 180, 360, 480, 660), "the windows of before the swap and after it")
 
@@ -246,7 +246,7 @@ def test_one_failing_stream_stops_no_other_and_says_why(scene: Scene) -> None:
     scene.streams.close()
     for path in Path(checkpoint_path(scene.writer.settings.checkpoint, "sound")).iterdir():
         shutil.rmtree(path)
-    scene.streams = Streams(scene.writer)
+    scene.streams = StreamSupervisor(scene.writer)
     scene.send("d2", "temperature", value=2.0)
     scene.until(lambda: len(scene.rows("sound")) > 1, "the row after the checkpoint was lost")
     assert sorted(row["device"] for row in scene.rows("sound")) == ["d1", "d2"]

@@ -17,7 +17,7 @@ from streaming.sql.applied import load_applied
 from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.sent import sent_after
 from streaming.sql.status import read_status
-from streaming.sql.supervisor import Streams
+from streaming.sql.supervisor import StreamSupervisor
 
 
 def _rewind_over_clocks_that_run_ahead(scene: Scene, text: str) -> None:
@@ -69,7 +69,7 @@ def test_what_kafka_no_longer_has_comes_from_delta_or_a_clock_that_runs_ahead(sc
     for done in admin.delete_records(expired).values():
         done.result(60)
     scene.send("d6", "temperature", value=6.0)
-    scene.streams = Streams(scene.writer)
+    scene.streams = StreamSupervisor(scene.writer)
     scene.until(lambda: read_status(scene.lander.root)[1]["past"]["state"] == "failed", "the refusal")
     said = read_status(scene.lander.root)[1]["past"]["detail"]
     assert "Kafka no longer has the records that stream past reads next" in said
@@ -110,7 +110,7 @@ def test_offsets_and_topics_decide_and_not_a_batchs_number(scene: Scene) -> None
         scene.lander.lake.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
     def refusal(words: str) -> str:
-        scene.streams = Streams(scene.writer)
+        scene.streams = StreamSupervisor(scene.writer)
         scene.until(lambda: read_status(scene.lander.root)[1]["found"]["state"] == "failed", "the refusal")
         said = str(read_status(scene.lander.root)[1]["found"])
         assert words in said
@@ -120,7 +120,7 @@ def test_offsets_and_topics_decide_and_not_a_batchs_number(scene: Scene) -> None
 
     def move_away() -> None:
         checkpoint().rename(scene.lander.checkpoint / f"away-{time.monotonic()}")
-        scene.streams = Streams(scene.writer)
+        scene.streams = StreamSupervisor(scene.writer)
 
     for name in ("a", "b"):
         scene.send(name, "event", text=name)
@@ -128,7 +128,7 @@ def test_offsets_and_topics_decide_and_not_a_batchs_number(scene: Scene) -> None
     # The plan of the newest batch is lost, its rows are not: the number comes again with a later end.
     lose(checkpoint() / "commits", checkpoint() / "offsets")
     scene.send("c", "event", text="c")
-    scene.streams = Streams(scene.writer)
+    scene.streams = StreamSupervisor(scene.writer)
     scene.until(lambda: "c" in devices(), "the rest of the batch")
     assert devices() == ["a", "b", "c"]
     scene.until_read("found")
@@ -174,7 +174,7 @@ def test_offsets_and_topics_decide_and_not_a_batchs_number(scene: Scene) -> None
 def test_of_a_batch_that_was_sent_in_part_the_rest_is_sent_in_order(lake: Any) -> None:
     from collections import Counter
 
-    from streaming.sql.sent import unsent
+    from streaming.sql.sent import separate_unsent
 
     rows = [
         ("b", "2", "10"),
@@ -186,7 +186,7 @@ def test_of_a_batch_that_was_sent_in_part_the_rest_is_sent_in_order(lake: Any) -
     ]
     records = lake.spark.createDataFrame(rows, "key string, value string, row string")
     sent = Counter({("a", "1"): 1, (None, "n"): 1, ("c", None): 1, ("z", "9"): 4})
-    left, again = unsent(records, sent)
+    left, again = separate_unsent(records, sent)
     assert [(row["key"], row["value"], row["row"]) for row in left.collect()] == [
         ("a", "3", "1"), ("b", "2", "10"), ("a", "1", "8589934592"),
     ]  # fmt: skip
@@ -196,7 +196,7 @@ def test_of_a_batch_that_was_sent_in_part_the_rest_is_sent_in_order(lake: Any) -
 def test_a_clock_that_runs_ahead_moves_no_watermark_further_than_kafkas_own(lake: Any) -> None:
     from streaming.sql.frame import make_frame, new_session
     from streaming.sql.header import parse_definition
-    from streaming.sql.sources import Source, Sources
+    from streaming.sql.sources import StatementSources, StreamSource
 
     session = new_session(lake.spark, partitions=1)
     rows = session.sql(
@@ -204,7 +204,7 @@ def test_a_clock_that_runs_ahead_moves_no_watermark_further_than_kafkas_own(lake
         "VALUES (timestamp'2026-05-01T12:09:00Z'), (timestamp'2026-05-01T11:00:00Z') AS t(event_time)"
     )
     text = "-- sink: table\n-- watermark: event_time 1 minute\nSELECT CAST(event_time AS STRING) AS at FROM readings"
-    sources = Sources((Source("readings", "t"),), ())
+    sources = StatementSources((StreamSource("readings", "t"),), ())
     found = make_frame(session, parse_definition("x", text), sources, "/nowhere", lambda source: rows).collect()
     assert [row["at"] for row in found] == ["2026-05-01 12:00:10", "2026-05-01 11:00:00"]
 
@@ -253,7 +253,7 @@ def test_in_real_time_mode_a_start_sends_nothing_twice_and_leaves_nothing_out(
     scene.send("a", "event", text="same for all")  # while nothing runs
     seen.append("a")
     monkeypatch.setattr("streaming.sql.realtime.BATCH", "5 minutes")
-    scene.streams = Streams(scene.writer)
+    scene.streams = StreamSupervisor(scene.writer)
     arrives("d")
 
     # Batches go on where real-time mode was, and it goes on where batches were.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tidegate_tests_fixtures_balance import START_US, World, assert_faults
 
-from deploy.balance import MINUTE_US, Books, Figures
+from deploy.balance import MINUTE_US, BalanceFigures, MessageBalance
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
 from streaming.history.receipt import erased_devices
@@ -24,7 +24,7 @@ def test_a_whole_world_balances(world: World) -> None:
 
 
 def test_an_empty_world_balances() -> None:
-    assert World().balance() == Figures()
+    assert World().balance() == BalanceFigures()
 
 
 def test_a_lost_message_is_named(world: World) -> None:
@@ -101,13 +101,13 @@ def test_a_record_that_cannot_be_read_is_foreign(world: World) -> None:
 
 
 def test_what_lies_before_the_cutoff_does_not_count(world: World) -> None:
-    assert world.balance(START_US + MINUTE_US) == Figures()
+    assert world.balance(START_US + MINUTE_US) == BalanceFigures()
 
 
 def test_a_message_past_the_landed_offset_is_pending(world: World) -> None:
     world.store("a", "bs:1:3", land=False)
     world.count(accepted=["a"])
-    with Books(START_US) as books:
+    with MessageBalance(START_US) as books:
         world.load_tables(books)
         books.add_outcomes(world.outcomes)
         books.add_readings(world.records)

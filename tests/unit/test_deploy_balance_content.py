@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tidegate_tests_fixtures_balance import START_US, World, assert_faults, utc
 
-from deploy.corrected import Correction, corrections
+from deploy.corrected import Correction, read_corrections
 from ingest.contract.topics import READINGS
 
 LATER_US = START_US + 3600 * 1_000_000
@@ -159,11 +159,11 @@ def test_corrections_are_read_from_the_journal(tmp_path: Path) -> None:
         {"id": "3", "state": "done", "device": "a"},
     ]
     (tmp_path / "_corrections.jsonl").write_text("\n".join(map(json.dumps, entries)) + "\n{")
-    assert list(corrections(str(tmp_path))) == [
+    assert list(read_corrections(str(tmp_path))) == [
         correction(metric="m0", from_us=START_US),
         Correction("0f", None, None, None, LATER_US, False),
     ]
-    assert list(corrections("s3://a/b")) == []
+    assert list(read_corrections("s3://a/b")) == []
 
 
 def test_the_original_of_a_copy_is_found_however_old_it_is(world: World) -> None:

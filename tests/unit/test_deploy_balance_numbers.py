@@ -3,8 +3,8 @@
 import pytest
 from tidegate_tests_fixtures_balance import EPOCH, START_US, World, assert_faults
 
-from deploy.balance import MINUTE_US, Books
-from deploy.counted import Counted, Run
+from deploy.balance import MINUTE_US, MessageBalance
+from deploy.counted import CountedMessages, NumberRun
 from ingest.contract.outcome import Count, OutcomeRecord
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
@@ -84,30 +84,30 @@ def test_counts_that_are_swapped_between_minutes_differ(world: World) -> None:
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)])
 def test_outcomes_of_several_partitions_come_in_any_order(order: tuple[int, ...]) -> None:
     all_of_them = [outcome(1, 4), outcome(5, 5), outcome(6, 20), outcome(25, 30)]
-    counted = Counted(START_US, from_the_start=True)
+    counted = CountedMessages(START_US, from_the_start=True)
     assert all(counted.add(all_of_them[place], 0) for place in order)
-    assert list(counted.holes()) == [Run("gw-1", EPOCH, 21, 24)]
-    assert sorted(counted.runs()) == [Run("gw-1", EPOCH, 1, 20), Run("gw-1", EPOCH, 25, 30)]
+    assert list(counted.holes()) == [NumberRun("gw-1", EPOCH, 21, 24)]
+    assert sorted(counted.runs()) == [NumberRun("gw-1", EPOCH, 1, 20), NumberRun("gw-1", EPOCH, 25, 30)]
     assert counted.overlaps == 0
     assert not counted.add(outcome(3, 18), 0)
     assert counted.overlaps == 16
 
 
 def test_a_hole_before_the_window_is_not_of_it() -> None:
-    counted = Counted(START_US + MINUTE_US, from_the_start=True)
+    counted = CountedMessages(START_US + MINUTE_US, from_the_start=True)
     for each in (outcome(1, 4), outcome(8, 9)):
         counted.add(each, 0)
     assert list(counted.holes()) == []
 
 
 def test_what_came_before_the_first_outcome_read_is_no_hole_where_the_connection_is_older() -> None:
-    counted = Counted(START_US)
+    counted = CountedMessages(START_US)
     counted.add(outcome(8, 9), 0)
     assert list(counted.holes()) == []
 
 
 def test_an_outcome_whose_counts_are_not_about_its_numbers_is_short() -> None:
-    counted = Counted(START_US)
+    counted = CountedMessages(START_US)
     counted.add(outcome(1, 4, received=3), 0)
     assert counted.short() == {("gw-1", EPOCH): 1}
 
@@ -166,7 +166,7 @@ def test_what_is_counted_while_the_records_are_read_is_no_tail(world: World) -> 
         world.store("a", f"bs:4:{number}")
     world.count(accepted=["a"] * 4)
     *early, late = world.outcomes
-    with Books(START_US, window_messages=2, from_the_start=True) as books:
+    with MessageBalance(START_US, window_messages=2, from_the_start=True) as books:
         world.load_tables(books)
         books.add_outcomes(early)
         books.add_readings(world.records)
@@ -182,7 +182,7 @@ def test_a_new_gateway_is_a_stranger_until_its_first_outcome_comes(world: World)
     world.gateway, world.epoch, world.number, world.counted = "gw-2", EPOCH, 0, 0
     world.store("c", "bs:9:9")
     world.count(accepted=["c"])
-    with Books(START_US, gateways=["gw-3"]) as books:
+    with MessageBalance(START_US, gateways=["gw-3"]) as books:
         world.load_tables(books)
         books.add_outcomes(world.outcomes[:-1])
         books.add_readings(world.records)
@@ -193,9 +193,9 @@ def test_a_new_gateway_is_a_stranger_until_its_first_outcome_comes(world: World)
 
 @pytest.mark.parametrize(("last_ms", "expected"), [(START_US // 1000 - 1, 1), (START_US // 1000, 0)])
 def test_first_messages_are_looked_up_after_a_silence(last_ms: int, expected: int) -> None:
-    counted = Counted(START_US - MINUTE_US)
+    counted = CountedMessages(START_US - MINUTE_US)
     counted.add(outcome(1, 4), last_ms)
     later = OutcomeRecord(1, "gw-1", START_US // 1000 + 5, 1, 2, [Count(MINUTE, 2, "a", 2)], 1)
     counted.add(later, START_US // 1000 + 9)
     found = [run for run in counted.openings(8, START_US) if run.epoch == later.epoch]
-    assert found == [Run("gw-1", later.epoch, 1, 8)] * expected
+    assert found == [NumberRun("gw-1", later.epoch, 1, 8)] * expected

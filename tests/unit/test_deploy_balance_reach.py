@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from tidegate_tests_fixtures_balance import DEAD_LETTER_ROWS, READING_ROWS, START_US, Row, World, assert_faults
 
-from deploy.balance import Books, Figures
+from deploy.balance import BalanceFigures, MessageBalance
 from deploy.bench import audit as bench
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from lakehouse.dataset import dataset_of
@@ -27,8 +27,8 @@ def earlier(row: Row, days: int, message_id: str) -> Row:
     return row | moved | {"message_id": message_id, "offset": -days}
 
 
-def strike(world: World, table: Path) -> Figures:
-    with Books(START_US, from_the_start=True) as books:
+def strike(world: World, table: Path) -> BalanceFigures:
+    with MessageBalance(START_US, from_the_start=True) as books:
         books.load_tables(dataset_of(DeltaTable(str(table))), pa.Table.from_pylist(world.letter_rows, DEAD_LETTER_ROWS))
         books.add_outcomes(world.outcomes)
         books.add_readings(world.records)

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from deploy.bench.suite import command
-from deploy.bench.suite.bed import Bed, Topics, check_rights
+from deploy.bench.suite.bed import CellBed, RunTopics, check_rights
 from deploy.bench.suite.command import (
     RunRequest,
     check_disk,
@@ -50,7 +50,7 @@ workload = { messages = 10 }
 
 @pytest.fixture(autouse=True)
 def no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Topics, "sweep", lambda self: [])
+    monkeypatch.setattr(RunTopics, "sweep", lambda self: [])
     monkeypatch.setattr("deploy.bench.suite.bed.check_rights", lambda kafka: None)
 
 
@@ -73,7 +73,7 @@ def test_an_existing_cluster_is_asked_about_once_with_what_will_be_written(scena
         asked.append(question)
         return False
 
-    def never(work: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+    def never(work: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
         raise AssertionError
 
     with pytest.raises(FatalError, match="Nothing was written"):
@@ -87,7 +87,7 @@ def test_an_existing_cluster_is_asked_about_once_with_what_will_be_written(scena
 def test_an_existing_cluster_is_measured_once_within_the_rate_cap(scenario: str, cluster: Path) -> None:
     seen: list[tuple[str, float, bool]] = []
 
-    def run_cell(work: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+    def run_cell(work: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
         seen.append((bed.kafka.bootstrap_servers, work.rate, topic.startswith("tidegate-bench-")))
         assert dict(bed.jmx_urls) == {"127.0.0.1:1": "http://127.0.0.1:1/metrics"}
         return {"lost": 0, "produce_per_second": 99.0}
@@ -111,7 +111,7 @@ def test_an_existing_cluster_is_measured_once_within_the_rate_cap(scenario: str,
 
 
 def test_a_missing_right_is_said_once_for_all_cells(scenario: str, cluster: Path) -> None:
-    def run_cell(work: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+    def run_cell(work: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
         message = "guest may not create topic x: grant CREATE, WRITE, READ and DELETE on tidegate-bench-*"
         raise UnavailableError(message)
 
@@ -302,4 +302,4 @@ def test_a_whole_pipeline_is_not_measured_on_a_bare_kafka(cluster: Path) -> None
     with pytest.raises(ConfigError, match="Use `bench e2e --config`"):
         run_scenarios(RunRequest(("pipeline",), target=cluster, agreed=True), say=print, ask=lambda _: True)
     with pytest.raises(FatalError, match='Give the target `runs = "pipeline"`'):
-        run_cell(Parameters(kind="pipeline"), "t", Bed(KafkaSettings()))
+        run_cell(Parameters(kind="pipeline"), "t", CellBed(KafkaSettings()))

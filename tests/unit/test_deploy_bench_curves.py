@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.bench.suite.curves import curves_of
-from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.library import names_by_length
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.growth import growth_rows, growth_table
 from deploy.bench.suite.report.merge import merge_results
 from deploy.bench.suite.scenario import Curve, Scenario
 from deploy.bench.suite.spread import spread_of
-from deploy.bench.suite.trend import Point, trend_of, trend_text
+from deploy.bench.suite.trend import TrendPoint, trend_of, trend_text
 
 XS = (10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
 
 
-def points(*ys: float, xs: tuple[float, ...] = XS, width: float = 0.0) -> list[Point]:
-    return [Point(x, y, y * (1 - width), y * (1 + width)) for x, y in zip(xs, ys, strict=False)]
+def points(*ys: float, xs: tuple[float, ...] = XS, width: float = 0.0) -> list[TrendPoint]:
+    return [TrendPoint(x, y, y * (1 - width), y * (1 + width)) for x, y in zip(xs, ys, strict=False)]
 
 
 @given(
@@ -75,14 +75,14 @@ def test_noise_as_large_as_the_spread_hardly_bends_a_line() -> None:
     for _ in range(300):
         runs = [[50 * x**0.5 * chance.lognormvariate(0, 0.1) for _ in range(3)] for x in XS]
         spreads = [spread_of(run) for run in runs]
-        trend = trend_of([Point(x, one.median, one.low, one.high) for x, one in zip(XS, spreads, strict=True)])
+        trend = trend_of([TrendPoint(x, one.median, one.low, one.high) for x, one in zip(XS, spreads, strict=True)])
         assert trend is not None and abs(trend.slope - 0.5) < 0.5
         bent += trend.bend is not None
     assert bent < 60
 
 
 @pytest.mark.parametrize("few", [[], points(1), points(1, 2), points(0, 1, 2), points(1, 2, 3, xs=(0.0, 1.0, 2.0))])
-def test_there_is_no_slope_without_logarithms_or_points(few: list[Point]) -> None:
+def test_there_is_no_slope_without_logarithms_or_points(few: list[TrendPoint]) -> None:
     assert trend_of(few) is None
 
 
@@ -101,7 +101,7 @@ SCENARIO = Scenario.model_validate(
 
 def rows() -> list[dict[str, Any]]:
     measured = [
-        Measured(cell.parameters, {"p50_ms": spread_of([cell.workload.devices**0.5]), "lost": spread_of([0.0])})
+        MeasuredCell(cell.parameters, {"p50_ms": spread_of([cell.workload.devices**0.5]), "lost": spread_of([0.0])})
         for cell in SCENARIO.cells()
     ]
     return judge_cells(SCENARIO, measured)

@@ -8,23 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.kafka_load.failover import Course, figures_of
+from deploy.bench.kafka_load.failover import FailoverTimes, figures_of
 from deploy.bench.kafka_load.feed import SteadyLoad
-from deploy.bench.suite.bed import Bed, _properties
+from deploy.bench.suite.bed import CellBed, _properties
 from deploy.bench.suite.command import RunRequest, plan_of
-from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.kinds import run_cell, run_peer
 from deploy.bench.suite.library import load_scenario
 from deploy.bench.suite.outage import active_controller, without_zookeeper
-from deploy.bench.suite.scenario import Parameters, Target
+from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 from deploy.testbed.cluster import KafkaCluster
-from deploy.testbed.layout import Wish, new_layout
+from deploy.testbed.layout import ClusterRequest, new_layout
 from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.settings import KafkaSettings
 from monitoring.scrape import Scrape
 
 LOAD = SteadyLoad(topic="t", partitions=2, replication=3)
-COURSE = Course(
+COURSE = FailoverTimes(
     killed_us=100_000, first_after=4, new_topic_us=400_000, restarted_us=900_000, answered_us=950_000,
     # Record 3 was on its way at the kill: its late acknowledgement is no sign that anything works again.
     acknowledged={0: 10_000, 1: 20_000, 2: 30_000, 3: 101_000, 4: 350_000, 5: 300_000, 6: 360_000, 7: 310_000},
@@ -68,36 +68,36 @@ def test_a_zookeeper_is_killed_where_there_is_one() -> None:
     cells = [(cell.target.metadata, cell.workload.kill) for cell in scenario.cells() if cell.target]
     assert cells == [("zookeeper", "controller"), ("zookeeper", "zookeeper"), ("kraft", "controller")]
     assert {cell.workload.replication for cell in scenario.cells()} == {3}
-    judged = judge_cells(scenario, [Measured(cell.parameters) for cell in scenario.cells()])
+    judged = judge_cells(scenario, [MeasuredCell(cell.parameters) for cell in scenario.cells()])
     assert [[goal["figure"] for goal in cell["goals"]][3:] for cell in judged] == [
         ["all_partitions_ms", "new_topic_ms", "full_isr_ms"],
         ["partition_unacknowledged_ms", "new_topic_ms"],
         ["all_partitions_ms", "new_topic_ms", "full_isr_ms"],
     ]
     # The parameter of another kind of run leaves a cluster in.
-    assert Target().can_run(Parameters(kill="zookeeper"))
+    assert ScenarioTarget().can_run(Parameters(kill="zookeeper"))
 
 
 def test_the_properties_of_a_target_count_over_the_benchmarks_own() -> None:
     own = "broker.session.timeout.ms=9000 group.consumer.session.timeout.ms=7000"
-    found = _properties(Target(broker_properties=own))
+    found = _properties(ScenarioTarget(broker_properties=own))
     assert found["broker.session.timeout.ms"] == "9000"
     assert found["group.consumer.session.timeout.ms"] == "7000"
     assert found["group.consumer.heartbeat.interval.ms"] == 1000
-    assert not any(name.startswith("group") for name in _properties(Target(metadata="zookeeper")))
+    assert not any(name.startswith("group") for name in _properties(ScenarioTarget(metadata="zookeeper")))
 
 
 def test_a_cluster_whose_servers_are_not_ours_is_refused(tmp_path: Path) -> None:
     work = Parameters(kind="failover", replication=3)
     with pytest.raises(UnavailableError, match="starts its own cluster"):
-        run_cell(work, "t", Bed(KafkaSettings()))
+        run_cell(work, "t", CellBed(KafkaSettings()))
     assert run_peer(work, "t", KafkaSettings(), lambda *arguments: []) == {}
     with pytest.raises(ConfigError, match="failover kills servers"):
         plan_of("failover", RunRequest(("failover",)), KafkaSettings())
 
 
 def test_a_killed_server_starts_again_also_where_the_run_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    new_layout(Wish(brokers=3, mode="zookeeper")).write(tmp_path)
+    new_layout(ClusterRequest(brokers=3, mode="zookeeper")).write(tmp_path)
     cluster = KafkaCluster.attach(tmp_path)
     done: list[str] = []
     monkeypatch.setattr(cluster, "kill", lambda server: done.append(f"kill {server}"))
@@ -118,7 +118,7 @@ def test_a_killed_server_starts_again_also_where_the_run_fails(tmp_path: Path, m
 def test_the_controller_is_the_one_node_that_says_so(
     answers: list[float | None], found: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    new_layout(Wish(brokers=3)).write(tmp_path)
+    new_layout(ClusterRequest(brokers=3)).write(tmp_path)
     cluster = KafkaCluster.attach(tmp_path)
     monkeypatch.setattr("deploy.testbed.node.KafkaNode.alive", True)
     given: dict[str, float | None] = {}

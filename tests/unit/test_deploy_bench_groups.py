@@ -6,30 +6,30 @@ from typing import cast
 
 import pytest
 
-from deploy.bench.kafka_load.groups import GroupRun, Journal, _Member, figures_of
-from deploy.bench.kafka_load.worker import Worker
-from deploy.bench.suite.scenario import Scenario, Target
+from deploy.bench.kafka_load.groups import GroupRun, MemberJournal, _Member, figures_of
+from deploy.bench.kafka_load.worker import LoadWorker
+from deploy.bench.suite.scenario import Scenario, ScenarioTarget
 
 RUN = GroupRun(topic="t", members=2, partitions=2, protocol="cooperative")
 
 
-def journal(records: Sequence[tuple[int, int, int]], has: str = "") -> Journal:
+def journal(records: Sequence[tuple[int, int, int]], has: str = "") -> MemberJournal:
     lines = [f"a 1 {has}", *(f"r {partition} {number} {at}" for partition, number, at in records)]
-    return Journal.read("\n".join(lines) + "\n")
+    return MemberJournal.read("\n".join(lines) + "\n")
 
 
-def figures(one: Journal, other: Journal, *, at_us: int = 0, acknowledged: int = 4) -> dict[str, float]:
+def figures(one: MemberJournal, other: MemberJournal, *, at_us: int = 0, acknowledged: int = 4) -> dict[str, float]:
     return figures_of(RUN, {"a": one, "b": other}, ["a", "b"], {n: n * 1000 for n in range(acknowledged)}, at_us)
 
 
 def test_a_line_that_a_kill_cut_off_is_left_out() -> None:
-    found = Journal.read("a 5 0,1\nr 0 7 100\na 6 \nr 1 8 2")
+    found = MemberJournal.read("a 5 0,1\nr 0 7 100\na 6 \nr 1 8 2")
     assert found.records == [(0, 7, 100)]
     assert [has for _, has in found.assignments] == [frozenset({0, 1}), frozenset()]
 
 
 def test_a_journal_is_read_once_however_often_it_is_looked_at(tmp_path: Path) -> None:
-    member = _Member("m", cast("Worker", None), tmp_path / "m")
+    member = _Member("m", cast("LoadWorker", None), tmp_path / "m")
     assert member.journal().records == []
     with member.file.open("a") as file:
         file.write("a 5 0\nr 0 7 100\nr 0 ")
@@ -83,7 +83,7 @@ def test_a_pause_counts_after_the_event_and_for_who_had_read_before_it(at_us: in
 
 def test_a_cell_with_more_copies_than_brokers_is_left_out_of_that_target() -> None:
     scenario = Scenario(
-        title="t", matrix=[{"replication": [1, 3]}], targets=[Target(brokers=1), Target(brokers=3)]
+        title="t", matrix=[{"replication": [1, 3]}], targets=[ScenarioTarget(brokers=1), ScenarioTarget(brokers=3)]
     )  # fmt: skip
     assert [(cell.target.brokers, cell.workload.replication) for cell in scenario.cells() if cell.target] == [
         (1, 1), (3, 1), (3, 3),
@@ -94,7 +94,7 @@ def test_a_block_that_names_a_property_of_targets_is_for_those_alone() -> None:
     scenario = Scenario(
         title="t",
         matrix=[{"security": "plaintext", "message_bytes": [10, 20]}, {"message_bytes": 30}],
-        targets=[Target(), Target(security="sasl_ssl")],
+        targets=[ScenarioTarget(), ScenarioTarget(security="sasl_ssl")],
     )
 
     def cells(one: Scenario) -> list[tuple[str, int]]:

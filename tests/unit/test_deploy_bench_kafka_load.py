@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from deploy.bench.kafka_load import consume, produce, run
 from deploy.bench.kafka_load.client_work import ClientWork
-from deploy.bench.kafka_load.feed import Feed, SteadyLoad
-from deploy.bench.kafka_load.latency import Latencies, merged
+from deploy.bench.kafka_load.feed import RecordFeed, SteadyLoad
+from deploy.bench.kafka_load.latency import Latencies, merge_latencies
 from deploy.bench.kafka_load.segments import ReadCost
-from deploy.bench.kafka_load.sessions import Session, are_stable, figures_of, median_error
-from deploy.bench.kafka_load.workload import Workload, due_us, message_keys, producer_options, shares, stamped
+from deploy.bench.kafka_load.sessions import LoadSession, are_stable, figures_of, median_error
+from deploy.bench.kafka_load.workload import Workload, due_us, message_keys, producer_options, split_evenly, stamp_value
 from ingest.contract.errors import ConfigError
 from ingest.settings import KafkaSettings
 
@@ -41,14 +41,14 @@ def test_a_value_out_of_range_is_refused_by_name(given: dict[str, Any], says: st
 
 @given(st.integers(0, 2**62), st.integers(0, 200))
 def test_a_value_says_when_it_was_due(due: int, padding: int) -> None:
-    value = stamped(due, bytes(padding))
+    value = stamp_value(due, bytes(padding))
     assert (len(value), due_us(value)) == (8 + padding, due)
     assert value[:8] == struct.pack(">q", due)
 
 
 @given(st.integers(1, 10_000), st.integers(1, 40))
 def test_shares_add_up_and_differ_by_one(total: int, parts: int) -> None:
-    found = shares(total, parts)
+    found = split_evenly(total, parts)
     assert sum(found) == total and len(found) == parts
     assert max(found) - min(found) <= 1
 
@@ -72,7 +72,7 @@ def test_latencies_of_several_processes_are_one() -> None:
         first.record(microseconds)
     second.record(5_000_000)
     second.record(-3)  # clocks may step back
-    found = merged([first.encode(), second.encode()])
+    found = merge_latencies([first.encode(), second.encode()])
     figures = found.figures("ack")
     assert found.count == 102
     assert figures["ack_p50_ms"] == pytest.approx(50, rel=0.03)
@@ -95,14 +95,14 @@ def test_a_percentile_of_too_few_records_is_left_out(timed: int, names: list[str
     found = Latencies()
     for number in range(timed):
         found.record(1000 + number, records=500)
-    assert list(merged([found.encode()]).figures("ack")) == [f"ack_{name}_ms" for name in names]
+    assert list(merge_latencies([found.encode()]).figures("ack")) == [f"ack_{name}_ms" for name in names]
     assert found.timed == timed and found.count == 500 * timed
     assert found.curve()[-1][0] == 100.0
 
 
 class _Message:
     def __init__(self, due: int) -> None:
-        self._value = stamped(due, b"")
+        self._value = stamp_value(due, b"")
 
     def value(self) -> bytes:
         return self._value
@@ -193,7 +193,7 @@ def test_a_load_at_full_speed_times_enough_records_for_its_percentiles(monkeypat
     monkeypatch.setattr(produce, "Producer", _Producer)
     load = produce._Load(Workload(topic="t", messages=30_000), {}, 30_000, 0)
     sent = load.run(0.0)
-    found = merged([sent.latencies])
+    found = merge_latencies([sent.latencies])
     assert (sent.messages, found.timed) == (30_000, 300)
     assert "ack_p99_ms" in found.figures("ack") and "ack_p999_ms" not in found.figures("ack")
 
@@ -212,7 +212,7 @@ def test_records_that_kafka_refuses_or_never_answers_are_errors(monkeypatch: pyt
     monkeypatch.setattr(produce, "Producer", Refusing)
     monkeypatch.setattr(produce, "WAIT_SECONDS", 0.0)
     work = produce._Load(Workload(topic="t", messages=300), {}, 300, 0).run(0.0)
-    assert (work.errors, merged([work.latencies]).timed) == (3 + 2, 0), "of 300 records three were timed"
+    assert (work.errors, merge_latencies([work.latencies]).timed) == (3 + 2, 0), "of 300 records three were timed"
 
 
 def test_a_warm_up_keeps_to_the_rate_which_may_be_a_cap(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +243,7 @@ def test_a_feed_goes_on_when_the_client_holds_too_much(monkeypatch: pytest.Monke
             return 0
 
     monkeypatch.setattr("deploy.bench.kafka_load.feed.Producer", Full)
-    feed = Feed(SteadyLoad(topic="t", partitions=2, rate=2000.0), {})
+    feed = RecordFeed(SteadyLoad(topic="t", partitions=2, rate=2000.0), {})
     feed.start()
     deadline = time.monotonic() + 30
     while len(feed.acknowledged) < 20 and time.monotonic() < deadline:
@@ -271,7 +271,7 @@ def part(messages: int, seconds: float, **more: Any) -> ClientWork:
 
 @pytest.mark.parametrize(("stored", "lost", "duplicates"), [(10, 0, 0), (8, 2, 0), (13, 0, 3)])
 def test_a_record_that_kafka_has_twice_is_no_negative_loss(stored: int, lost: int, duplicates: int) -> None:
-    session = Session(sent=[part(10, 1.0, errors=3)], read=[], stored=stored)
+    session = LoadSession(sent=[part(10, 1.0, errors=3)], read=[], stored=stored)
     found = figures_of(Workload(topic="t", messages=10, consume=False), [session])
     assert (found["lost"], found["duplicates"], found["errors"]) == (lost, duplicates, 3)
     assert not {"consume_per_second", "consume_client_cores", "produce_broker_cores", "sessions_run"} & set(found)
@@ -281,7 +281,7 @@ def test_rates_of_sessions_are_medians_and_their_counts_sums() -> None:
     """One session of three stalled, and one lost a record that another one had twice."""
     stored = [100, 99, 101]
     sessions = [
-        Session(
+        LoadSession(
             sent=[part(100, seconds)], read=[part(count, 0.5)], stored=count, costs=(ReadCost(0, 0.2), ReadCost(0, 0.1))
         )
         for count, seconds in zip(stored, (1.0, 20.0, 1.01), strict=True)
@@ -302,9 +302,9 @@ def test_rates_of_sessions_are_medians_and_their_counts_sums() -> None:
 
 
 def test_sessions_end_when_the_medians_of_all_rates_are_known() -> None:
-    def sessions(produced: Sequence[float], consumed: Sequence[float]) -> list[Session]:
+    def sessions(produced: Sequence[float], consumed: Sequence[float]) -> list[LoadSession]:
         pairs = zip(produced, consumed, strict=True)
-        return [Session(sent=[part(10, a)], read=[part(10, b)], stored=10) for a, b in pairs]
+        return [LoadSession(sent=[part(10, a)], read=[part(10, b)], stored=10) for a, b in pairs]
 
     calm, wild = [1.0, 1.01, 0.99] * 5, [1.0, 5.0, 0.2] * 5
     assert are_stable(sessions(calm, calm), 0.05)
@@ -358,9 +358,9 @@ def test_a_block_that_the_client_took_in_part_is_sent_whole_and_in_order(monkeyp
 def test_what_was_retained_before_the_clock_is_read_and_not_counted_as_produced() -> None:
     workload = Workload(topic="t", messages=10, message_bytes=1000, retained_mb=2)
     sent = [part(10, 1.0, fill_seconds=4.0)]
-    found = figures_of(workload, [Session(sent=sent, read=[part(2010, 1.0)], stored=2010)])
+    found = figures_of(workload, [LoadSession(sent=sent, read=[part(2010, 1.0)], stored=2010)])
     assert (found["produce_per_second"], found["consume_per_second"], found["fill_mb_per_second"]) == (10, 2010, 0.5)
     assert (found["produced"], found["lost"], found["duplicates"]) == (2010, 0, 0)
     assert "client_cpu_us_per_message" not in found, "the clients did not spend it on the same messages"
-    missing = figures_of(workload, [Session(sent=sent, read=[part(10, 1.0)], stored=2010)])
+    missing = figures_of(workload, [LoadSession(sent=sent, read=[part(10, 1.0)], stored=2010)])
     assert missing["lost"] == 2000

@@ -12,10 +12,10 @@ import pytest
 
 from deploy.bench.kafka_load.derived import DerivedReader, DerivedRecord
 from deploy.bench.load import LoadPlan
-from deploy.bench.meetup import CITIES, COUNTRY, Expected, Meetup, follow_kafka, packets_of, payload_of
+from deploy.bench.meetup import CITIES, COUNTRY, ExpectedEvent, MeetupEvents, follow_kafka, packets_of, payload_of
 from deploy.bench.suite import sql_streams
-from deploy.bench.suite.bed import Bed
-from deploy.bench.suite.derived_figures import Outcome, derived_figures
+from deploy.bench.suite.bed import CellBed
+from deploy.bench.suite.derived_figures import DerivedOutput, derived_figures
 from deploy.bench.suite.kinds import run_cell
 from deploy.bench.suite.library import load_scenario
 from deploy.bench.suite.scenario import Parameters
@@ -27,7 +27,7 @@ from ingest.settings import KafkaSettings
 from streaming.sql.header import parse_definition
 
 BEGIN = 1_800_000_000.0
-SMALL = Meetup(2_000, 900, "r1")
+SMALL = MeetupEvents(2_000, 900, "r1")
 NAMES = ("events_in_country", "events_in_city")
 
 
@@ -36,7 +36,7 @@ def due_at(number: int) -> float:
 
 
 def test_the_events_have_the_papers_sizes_and_shares() -> None:
-    paper = Meetup(142_502, 3_158, "r1")
+    paper = MeetupEvents(142_502, 3_158, "r1")
     country, city = list(paper.of_country()), list(paper.of_city())
     assert paper.count * paper.event_bytes == pytest.approx(450_000_000, rel=0.001)
     assert len(country) * paper.event_bytes == pytest.approx(3_840_000, rel=0.001)
@@ -67,11 +67,11 @@ def test_an_event_of_another_run_or_too_small_a_size_is_noticed() -> None:
     assert SMALL.number("r2-0000001") is None
     assert SMALL.number("tidegate-canary") is None
     with pytest.raises(ValueError, match="wanted 100"):
-        Meetup(10, 100, "r1").payload(0, 0)
+        MeetupEvents(10, 100, "r1").payload(0, 0)
 
 
 def test_packets_are_made_when_they_are_sent_and_each_event_once() -> None:
-    meetup = Meetup(10, 600, "r1")
+    meetup = MeetupEvents(10, 600, "r1")
     plan = LoadPlan(
         host="", port=0, username="", password="", messages=10, rate=100, devices=10, connections=3, begin_at=BEGIN
     )
@@ -117,7 +117,7 @@ def test_the_mapping_of_the_run_keeps_whole_events(tmp_path: Path) -> None:
     assert texts["description"] == json.loads(payload)["description"]
 
 
-def record(one: Expected, *, batch: int, row: int, late: float = 0.2, **changes: Any) -> DerivedRecord:
+def record(one: ExpectedEvent, *, batch: int, row: int, late: float = 0.2, **changes: Any) -> DerivedRecord:
     key = SMALL.event_id(one.number)
     at = datetime.fromtimestamp(int(due_at(one.number) * 1000) / 1000, UTC)
     value = {
@@ -127,9 +127,9 @@ def record(one: Expected, *, batch: int, row: int, late: float = 0.2, **changes:
     return DerivedRecord(key, value, 240, ("s", "i", str(batch), str(row)), due_at(one.number) + late)
 
 
-def outcome(country: Sequence[DerivedRecord], city: Sequence[DerivedRecord], **more: Any) -> Outcome:
+def outcome(country: Sequence[DerivedRecord], city: Sequence[DerivedRecord], **more: Any) -> DerivedOutput:
     rows = {name: [one.key for one in records] for name, records in zip(NAMES, (country, city), strict=True)}
-    return Outcome(dict(zip(NAMES, (country, city), strict=True)), more.pop("rows", rows), due_at, **more)
+    return DerivedOutput(dict(zip(NAMES, (country, city), strict=True)), more.pop("rows", rows), due_at, **more)
 
 
 def whole(late: float = 0.2) -> tuple[list[DerivedRecord], list[DerivedRecord]]:
@@ -175,7 +175,7 @@ def test_what_is_lost_doubled_replayed_or_wrong_is_counted_in_topics_and_tables(
     found = derived_figures(SMALL, outcome([*country[:-1], again, twice, other], city, rows=rows))
     assert (found["lost"], found["doubled"], found["replayed"], found["wrong"]) == (2, 3, 1, 1)
     assert found["country_mean_ms"] == pytest.approx(200, abs=1.1), "the first sight of an event counts"
-    foreign = record(Expected(3, "x", "Bengaluru"), batch=3, row=3)
+    foreign = record(ExpectedEvent(3, "x", "Bengaluru"), batch=3, row=3)
     assert derived_figures(SMALL, outcome([*country, foreign], city, rows=rows))["wrong"] == 1
 
 
@@ -209,7 +209,7 @@ def test_nothing_at_all_is_a_fault_and_no_zero() -> None:
     with pytest.raises(FatalError, match="none of 2000 events"):
         derived_figures(SMALL, outcome([], []))
     with pytest.raises(FatalError, match='Give the target `runs = "streams"`'):
-        run_cell(Parameters(kind="streams"), "t", Bed(KafkaSettings()))
+        run_cell(Parameters(kind="streams"), "t", CellBed(KafkaSettings()))
 
 
 def test_what_a_stream_has_not_read_yet_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from deploy.bench.suite.live import Live, serve_live
-from deploy.bench.suite.resources import Sample
+from deploy.bench.suite.live import LiveFigures, serve_live
+from deploy.bench.suite.resources import ResourceSample
 from ingest.contract.errors import UnavailableError
 from monitoring.exporter import CollectorRegistry
-from monitoring.metrics.names import declared
+from monitoring.metrics.names import declared_samples
 from monitoring.scrape import scrape
 
 
@@ -18,13 +18,13 @@ def served() -> Any:
     registry = CollectorRegistry()
 
     class Served:
-        live = Live(registry)
+        live = LiveFigures(registry)
 
         def __call__(self) -> dict[str, float]:
             found = {}
             for family in registry.collect():
                 for sample in family.samples:
-                    assert set(declared()[sample.name]) == set(sample.labels)
+                    assert set(declared_samples()[sample.name]) == set(sample.labels)
                     found[" ".join([sample.name.removeprefix("tidegate_bench_"), *sample.labels.values()])] = (
                         sample.value
                     )
@@ -57,7 +57,7 @@ def test_a_run_says_where_it_is_and_what_its_cell_measured(served: Any) -> None:
 
 def test_counters_only_grow_also_from_one_cluster_to_the_next(served: Any) -> None:
     def seen(received: float, **gauges: float) -> dict[str, float]:
-        served.live.sample(Sample(0.0, {"bytes_in_per_second": received, "other_cpu_cores": 1.0}, gauges))
+        served.live.sample(ResourceSample(0.0, {"bytes_in_per_second": received, "other_cpu_cores": 1.0}, gauges))
         return served()
 
     name = "kafka_bytes_total in"
@@ -73,7 +73,7 @@ def test_counters_only_grow_also_from_one_cluster_to_the_next(served: Any) -> No
 
 
 def test_what_a_cluster_does_not_tell_has_no_series(served: Any) -> None:
-    served.live.sample(Sample(0.0, {"client_cpu_cores": 1.0}, {"client_rss_mb": 1.0}))
+    served.live.sample(ResourceSample(0.0, {"client_cpu_cores": 1.0}, {"client_rss_mb": 1.0}))
     assert set(served()) == {"cpu_seconds_total clients", "memory_bytes clients", "errors", "lost_records", "faults"}
 
 

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from deploy.bench.gateway import cpu_seconds
 from deploy.bench.load import LoadPlan, connect_packet, native_payload, publish_packet, run_load, timed_payload
-from gateway.publish_packet import split
+from gateway.publish_packet import split_packets
 from gateway.session_events import Incoming
 
 
 def test_packets_are_those_that_the_gateway_reads() -> None:
     publishes: list[Incoming] = []
     data = b"".join(publish_packet("a/b", b"x" * size, mid=size + 1) for size in (0, 120, 20_000))
-    at, _, control = split(data, 0, publishes, is_5=False)
+    at, _, control = split_packets(data, 0, publishes, is_5=False)
     assert (at, control) == (len(data), None)
     assert [(one[0], len(one[1]), one[2]) for one in publishes] == [
         (b"a/b", 0, b"\x00\x01"), (b"a/b", 120, b"\x00\x79"), (b"a/b", 20_000, b"\x4e\x21"),
@@ -62,7 +62,7 @@ class Broker:
         held = b""
         while data := link.recv(1024 * 1024):
             publishes: list[Incoming] = []
-            at, _, control = split(held + data, 0, publishes, is_5=False)
+            at, _, control = split_packets(held + data, 0, publishes, is_5=False)
             held = (held + data)[at:]
             self.most = max(self.most, len(publishes))
             seen += [one[0] for one in publishes]

@@ -10,15 +10,15 @@ from deploy.bench.kafka_load.client_work import ClientWork
 from deploy.bench.kafka_load.latency import Latencies
 from deploy.bench.load import connect_packet
 from deploy.bench.mqtt_load import subscribe
-from deploy.bench.mqtt_load.packets import Acknowledged, PacketForm, Rest
+from deploy.bench.mqtt_load.packets import PacketForm, PacketSplitter, PubackReader
 from deploy.bench.mqtt_load.run import MqttLoad, _figures, _lost, _publish_plans
-from deploy.bench.suite.bed import Bed
+from deploy.bench.suite.bed import CellBed
 from deploy.bench.suite.kinds import run_cell
 from deploy.bench.suite.library import load_scenario, set_parameters
 from deploy.bench.suite.limit import limit_of
-from deploy.bench.suite.scenario import Parameters, Target
+from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 from deploy.testbed.mosquitto import MqttAddress
-from gateway.publish_packet import split
+from gateway.publish_packet import split_packets
 from gateway.session_events import Incoming
 from ingest.contract.errors import ConfigError, FatalError
 from ingest.settings import KafkaSettings
@@ -35,19 +35,19 @@ def test_blocks_of_packets_are_those_that_the_gateway_reads(size: int, messages:
     due, number, mids = ([one[at] for one in messages] for at in range(3))
     data = form.build(due, number, mids)
     publishes: list[Incoming] = []
-    assert split(data, 0, publishes, is_5=False)[::2] == (len(data), None)
+    assert split_packets(data, 0, publishes, is_5=False)[::2] == (len(data), None)
     assert [(one[0], len(one[1]), int.from_bytes(one[2])) for one in publishes] == [
         ("bench-ü/00".encode(), size, mid) for _, _, mid in messages
     ]
     again, found, answers = form.read(data)
     assert (list(again), list(found)) == (due, number)
     assert answers == b"".join(b"\x40\x02" + mid.to_bytes(2, "big") for _, _, mid in messages)
-    assert list(Acknowledged().mids(answers)) == mids
+    assert list(PubackReader().mids(answers)) == mids
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(1, 9), max_size=20), st.integers(1, 8))
 def test_packets_are_whole_however_they_come(data: bytes, cuts: list[int], size: int) -> None:
-    rest, whole, at = Rest(size), b"", 0
+    rest, whole, at = PacketSplitter(size), b"", 0
     for cut in [*cuts, len(data)]:
         piece = rest.whole(data[at : at + cut])
         assert len(piece) % size == 0
@@ -64,7 +64,7 @@ def test_a_packet_that_is_sent_again_is_read_and_any_other_refused() -> None:
     with pytest.raises(ConnectionError, match="other packets than the messages of this load"):
         form.read(bytes(data))
     with pytest.raises(ConnectionError, match="other packets than PUBACKs"):
-        Acknowledged().mids(b"\x40\x02\x00\x01\xd0\x00\x00\x00")
+        PubackReader().mids(b"\x40\x02\x00\x01\xd0\x00\x00\x00")
     with pytest.raises(ValueError, match="message_bytes is 15, wanted 16 or more"):
         PacketForm("t", 15)
 
@@ -128,7 +128,7 @@ def test_a_load_that_cannot_be_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="wanted 16 or more with mqtt"):
         Parameters(kind="mqtt", message_bytes=8)
     with pytest.raises(FatalError, match='Give the target `runs = "mosquitto"`'):
-        run_cell(Parameters(kind="mqtt"), "t", Bed(KafkaSettings()))
+        run_cell(Parameters(kind="mqtt"), "t", CellBed(KafkaSettings()))
 
 
 def test_mqtt_runs_on_mosquitto_alone_and_kafka_never() -> None:
@@ -142,7 +142,7 @@ def test_mqtt_runs_on_mosquitto_alone_and_kafka_never() -> None:
         ("mosquitto", "ssl", "security is ssl, wanted plaintext, tls or tls_password where mosquitto runs"),
     ):
         with pytest.raises(ValueError, match=words):
-            Target.model_validate({"runs": runs, "security": security})
+            ScenarioTarget.model_validate({"runs": runs, "security": security})
 
 
 def test_a_security_that_is_asked_for_leaves_out_the_servers_that_have_none_of_it() -> None:

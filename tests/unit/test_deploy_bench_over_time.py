@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.kafka_load.latency import Latencies, merged
+from deploy.bench.kafka_load.latency import Latencies, merge_latencies
 from deploy.bench.kafka_load.over_time import MOST_SLOTS, OverTime
 from deploy.bench.suite.spread import middle_run
 
@@ -62,7 +62,7 @@ def test_latencies_have_their_course_with_them() -> None:
     for number in range(400):
         first.record(2000, due_us=BEGAN + number * 1000)
         second.record(4000, 3, due_us=BEGAN + number * 1000)
-    found = merged([first.encode(), second.encode()])
+    found = merge_latencies([first.encode(), second.encode()])
     assert (found.timed, found.count) == (800, 1600)
     assert found.over_time()["p50"] == pytest.approx([4.0] * 4, rel=0.01)
     assert found.figures("ack")["ack_max_ms"] == pytest.approx(4, rel=0.001)

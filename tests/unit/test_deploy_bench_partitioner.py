@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.bench.kafka_load.addresses import (
+    assign_partitions,
     client_addresses,
     late_records,
     network_of,
-    placed,
     skew_figures,
     split_keys,
 )
-from deploy.bench.kafka_load.groups import GroupRun, Journal, figures_of, range_shares
+from deploy.bench.kafka_load.groups import GroupRun, MemberJournal, figures_of, range_shares
 from deploy.bench.kafka_load.keyed import batches_of, feed_batches
 from deploy.bench.kafka_load.partitioner import run_partitioner
 from deploy.bench.kafka_load.rewinding import run_rewind, second_half
@@ -25,7 +25,7 @@ from deploy.bench.kafka_load.run import run_workload
 from deploy.bench.kafka_load.segments import SegmentFiles, resident_bytes
 from deploy.bench.kafka_load.workload import Workload, due_us
 from deploy.bench.suite.library import load_scenario
-from deploy.bench.suite.parameters import cell_text, differing
+from deploy.bench.suite.parameters import cell_text, differing_parameters
 from deploy.bench.suite.report.tables import figures_shown
 from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.settings import KafkaSettings
@@ -46,22 +46,22 @@ def test_a_population_repeats_and_few_networks_send_most() -> None:
 def test_a_network_has_one_partition_and_turns_are_even(chosen: list[int], partitions: int) -> None:
     addresses = [f"10.0.{number // 4}.{number % 4}".encode() for number in chosen]
     for partitioner in ("network", "balanced"):
-        places = placed(addresses, partitioner, partitions)
+        places = assign_partitions(addresses, partitioner, partitions)
         of_network = defaultdict(set)
         for address, place in zip(addresses, places, strict=True):
             assert place is not None and 0 <= place < partitions
             of_network[network_of(address)].add(place)
         assert all(len(found) == 1 for found in of_network.values())
-    sizes = Counter(placed(addresses, "round_robin", partitions))
+    sizes = Counter(assign_partitions(addresses, "round_robin", partitions))
     assert max(sizes.values()) - min(sizes[number] for number in range(partitions)) <= 1
-    assert set(placed(addresses, "murmur2", partitions)) == {None}, "the client library decides"
+    assert set(assign_partitions(addresses, "murmur2", partitions)) == {None}, "the client library decides"
 
 
 def test_known_networks_lie_more_evenly_than_hashed_ones() -> None:
     addresses = client_addresses(50_000, networks=300)
 
     def most(partitioner: Any) -> float:
-        sizes = Counter(placed(addresses, partitioner, 8))
+        sizes = Counter(assign_partitions(addresses, partitioner, 8))
         return skew_figures([sizes[number] for number in range(8)])["most_to_mean"]
 
     heaviest = Counter(map(network_of, addresses)).most_common(1)[0][1] / (50_000 / 8)
@@ -93,15 +93,17 @@ def test_a_member_off_its_range_is_counted_and_only_of_a_range_group() -> None:
     def figures(first: str, second: str, protocol: Any = "range") -> dict[str, float]:
         run = GroupRun(topic="t", members=2, partitions=4, protocol=protocol)
         journals = {
-            "a": Journal.read(f"m z\na 1 {first}\nr 0 0 1\n"),
-            "b": Journal.read(f"m y\na 1 {second}\nr 1 1 1\n"),
+            "a": MemberJournal.read(f"m z\na 1 {first}\nr 0 0 1\n"),
+            "b": MemberJournal.read(f"m y\na 1 {second}\nr 1 1 1\n"),
         }
         return figures_of(run, journals, ["a", "b"], {}, 0)
 
     assert figures("2,3", "0,1")["off_range_members"] == 0, "member y comes before member z"
     assert figures("0,1", "2,3")["off_range_members"] == figures("0,2", "1,3")["off_range_members"] == 2
     assert "off_range_members" not in figures("2,3", "0,1", "consumer")
-    nameless = figures_of(GroupRun(topic="t", members=1), {"a": Journal.read("a 1 0,1,2,3\nr 0 0 1\n")}, ["a"], {}, 0)
+    nameless = figures_of(
+        GroupRun(topic="t", members=1), {"a": MemberJournal.read("a 1 0,1,2,3\nr 0 0 1\n")}, ["a"], {}, 0
+    )
     assert nameless["off_range_members"] == 1
 
 
@@ -200,7 +202,7 @@ def test_retained_data_counts_as_records_and_as_bytes() -> None:
 def test_a_cell_is_shown_with_the_parameters_of_its_kind_alone() -> None:
     _, scenario = load_scenario("partitioner")
     cells = [cell.parameters for cell in scenario.cells()]
-    names = differing(cells)
+    names = differing_parameters(cells)
     texts = {cell_text(cell, names) for cell in cells}
     assert {"kind=partitioner partitioner=balanced", "kind=rewind rewind=seek_time", "kind=group event=die"} <= texts
     assert len(texts) == len(cells), "each cell is told apart from the others"

@@ -17,24 +17,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.bench import table_rows
-from deploy.bench.backlog import backlog_figures
-from deploy.bench.e2e import Landing
+from deploy.bench.backlog import schedule_delay_figures
+from deploy.bench.e2e import LandingTimes
 from deploy.bench.load import LoadPlan, timed_payload
 from deploy.bench.suite import pipeline, pipeline_bed
-from deploy.bench.suite.bed import Bed
+from deploy.bench.suite.bed import CellBed
 from deploy.bench.suite.library import load_scenario, names_by_length
 from deploy.bench.suite.own_parts import own_bed, own_cell, soak_figures
-from deploy.bench.suite.parts import Look, PartsWatch, RunParts, busy_text, cost_figures
+from deploy.bench.suite.parts import PartsSample, PartsWatch, RunParts, busy_text, cost_figures
 from deploy.bench.suite.pipeline import pipeline_cell
 from deploy.bench.suite.pipeline_bed import RunningPipeline
-from deploy.bench.suite.progress import Progress
-from deploy.bench.suite.run import Plan, run_plan
-from deploy.bench.suite.scenario import Parameters, Scenario, Target
+from deploy.bench.suite.progress import SuiteProgress
+from deploy.bench.suite.run import ScenarioPlan, run_plan
+from deploy.bench.suite.scenario import Parameters, Scenario, ScenarioTarget
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError
 from ingest.settings import KafkaSettings
 from lakehouse.create import create_table
-from lakehouse.follow import Commit, TableFollower
+from lakehouse.follow import FollowedCommit, TableFollower
 from lakehouse.maintenance import SMALL_BYTES, newest_landed, table_state
 from lakehouse.query import run_sql
 from lakehouse.tables import READINGS
@@ -43,7 +43,7 @@ from lakehouse.tables import READINGS
 @given(delay=st.floats(0.05, 2), rate=st.sampled_from([10.0, 1000.0]), count=st.integers(20, 200))
 def test_a_pipeline_that_keeps_up_has_the_backlog_of_its_delay(delay: float, rate: float, count: int) -> None:
     due = [1e9 + number / rate for number in range(count)]
-    found = backlog_figures(due, [at + delay for at in due])
+    found = schedule_delay_figures(due, [at + delay for at in due])
     assert found["backlog_at_end"] == pytest.approx(min(count, delay * rate), abs=1.01)
     assert found["drain_seconds"] == pytest.approx(delay, abs=0.002)
     assert found["delay_growth_ms_per_second"] == pytest.approx(0, abs=0.02)
@@ -51,7 +51,7 @@ def test_a_pipeline_that_keeps_up_has_the_backlog_of_its_delay(delay: float, rat
 
 def test_above_capacity_the_backlog_and_the_delay_grow() -> None:
     due = [number / 1000 for number in range(10_000)]
-    found = backlog_figures(due, [number / 400 for number in range(10_000)])
+    found = schedule_delay_figures(due, [number / 400 for number in range(10_000)])
     assert found["messages_per_second"] == pytest.approx(400, rel=0.01)
     assert found["backlog_at_end"] == pytest.approx(6000, abs=5)
     assert found["drain_seconds"] == pytest.approx(15, abs=0.1)
@@ -61,17 +61,17 @@ def test_above_capacity_the_backlog_and_the_delay_grow() -> None:
 def test_the_backlog_of_a_warm_up_counts_as_carried() -> None:
     due = [number / 1000 for number in range(10_000)]
     seen = [number / 400 for number in range(10_000)]
-    whole = backlog_figures(due[2000:], list(seen[2000:]), earlier=seen[:2000])
+    whole = schedule_delay_figures(due[2000:], list(seen[2000:]), earlier=seen[:2000])
     assert whole["messages_per_second"] == pytest.approx(400, rel=0.01)
     assert whole["backlog_at_end"] == pytest.approx(6000, abs=5)
 
 
 def test_a_message_is_a_row_when_all_its_readings_are() -> None:
-    def commit(at: float, *rows: tuple[str, int]) -> Commit:
+    def commit(at: float, *rows: tuple[str, int]) -> FollowedCommit:
         columns = {"device": [device for device, _ in rows], "boot": [7] * len(rows), "seq": [seq for _, seq in rows]}
-        return Commit(version=1, committed_at=at - 1, seen_at=at, rows=pa.table(columns))
+        return FollowedCommit(version=1, committed_at=at - 1, seen_at=at, rows=pa.table(columns))
 
-    landing = Landing(boot=7, readings=2)
+    landing = LandingTimes(boot=7, readings=2)
     for one in (commit(5.0, ("a", 1), ("b", 1), ("b", 1)), commit(6.0, ("c", 1)), commit(8.0, ("c", 1), ("c", 1))):
         landing.add(one)
     assert landing.seen_at == {("b", 1): 5.0, ("c", 1): 8.0}, "a reading of a is missing"
@@ -79,17 +79,17 @@ def test_a_message_is_a_row_when_all_its_readings_are() -> None:
 
 
 def test_messages_that_never_came_are_a_backlog_and_no_delay() -> None:
-    assert backlog_figures([1.0, 2.0], [None, None]) == {}
-    found = backlog_figures([1.0, 2.0, 3.0], [1.5, None, 3.5])
+    assert schedule_delay_figures([1.0, 2.0], [None, None]) == {}
+    found = schedule_delay_figures([1.0, 2.0, 3.0], [1.5, None, 3.5])
     assert (found["backlog_at_end"], found["drain_seconds"]) == (2, 0.5)
-    assert "messages_per_second" not in backlog_figures([1.0], [1.0])
+    assert "messages_per_second" not in schedule_delay_figures([1.0], [1.0])
 
 
 def test_cost_counts_from_the_beginning_of_the_load() -> None:
     looks = [
-        Look(10.0, {"gateway": 1.0, "stream": 5.0}, {"gateway": 50.0, "stream": 900.0}),
-        Look(12.0, {"gateway": 2.0, "stream": 7.0}, {"gateway": 80.0, "stream": 800.0}),
-        Look(20.0, {"gateway": 4.0, "stream": 17.0}, {"gateway": 60.0, "stream": 700.0}),
+        PartsSample(10.0, {"gateway": 1.0, "stream": 5.0}, {"gateway": 50.0, "stream": 900.0}),
+        PartsSample(12.0, {"gateway": 2.0, "stream": 7.0}, {"gateway": 80.0, "stream": 800.0}),
+        PartsSample(20.0, {"gateway": 4.0, "stream": 17.0}, {"gateway": 60.0, "stream": 700.0}),
     ]
     found = cost_figures(looks, begin_at=13.0, messages=1_000_000, readings=4)
     assert found == {
@@ -103,7 +103,10 @@ def test_cost_counts_from_the_beginning_of_the_load() -> None:
     "last", [{"gateway": 4.0, "stream": 1.0}, {"gateway": 4.0}, {"gateway": 4.0, "stream": 8.0, "new": 1.0}]
 )
 def test_a_part_that_started_again_has_no_cost_rather_than_none(last: dict[str, float]) -> None:
-    looks = [Look(1.0, {"gateway": 2.0, "stream": 7.0}, {"gateway": 1.0}), Look(2.0, last, {"gateway": 2.0})]
+    looks = [
+        PartsSample(1.0, {"gateway": 2.0, "stream": 7.0}, {"gateway": 1.0}),
+        PartsSample(2.0, last, {"gateway": 2.0}),
+    ]
     found = cost_figures(looks, begin_at=1.0, messages=1_000_000, readings=1)
     assert found["cpu_us_per_message_gateway"] == 2
     assert ("cpu_us_per_message_stream" in found) == (last.get("stream", 0) > 7)
@@ -111,7 +114,10 @@ def test_a_part_that_started_again_has_no_cost_rather_than_none(last: dict[str, 
 
 
 def test_the_busiest_part_is_named_where_the_parts_fill_the_processors() -> None:
-    looks = [Look(0.0, {"gateway": 0.0, "stream": 0.0}, {}), Look(10.0, {"gateway": 3.0, "stream": 12.0}, {})]
+    looks = [
+        PartsSample(0.0, {"gateway": 0.0, "stream": 0.0}, {}),
+        PartsSample(10.0, {"gateway": 3.0, "stream": 12.0}, {}),
+    ]
     assert busy_text(looks, begin_at=0.0, cores=2) == (
         "the parts used 1.5 of 2 cores, stream 1.2; publisher and reader used the rest"
     )
@@ -156,7 +162,7 @@ class Course:
         monkeypatch.setattr(pipeline_bed, "measure_e2e", lambda *_, **__: None)
         monkeypatch.setattr(pipeline_bed, "grow_table", self._grow)
         monkeypatch.setattr(pipeline_bed, "publish", self._publish)
-        monkeypatch.setattr(pipeline_bed, "following", self._following)
+        monkeypatch.setattr(pipeline_bed, "follow_rows", self._following)
         monkeypatch.setattr(pipeline_bed, "TableFollower", lambda *_, **__: None)
         monkeypatch.setattr(pipeline_bed, "GIVE_UP_SECONDS", 0.3)
 
@@ -322,10 +328,10 @@ def test_a_soak_gives_the_slopes_that_were_judged_and_says_why_it_failed(monkeyp
         }
     )  # fmt: skip
     result = run_plan(
-        Plan("soak", scenario, scenario.cells(), 1),
+        ScenarioPlan("soak", scenario, scenario.cells(), 1),
         open_bed=lambda target: own_bed(),
         run_cell=lambda workload, topic, bed: own_cell(workload, bed.brokers),
-        progress=Progress(lambda text: None, steps=1, seconds_per_step=1),
+        progress=SuiteProgress(lambda text: None, steps=1, seconds_per_step=1),
     )
     assert minutes == [2]
     (cell,) = result["cells"]
@@ -341,18 +347,18 @@ def test_a_bed_is_made_to_fit_before_each_run_and_its_topics_are_only_looked_for
     )
 
     @contextmanager
-    def open_bed(target: Target | None) -> Iterator[Bed]:
+    def open_bed(target: ScenarioTarget | None) -> Iterator[CellBed]:
         # Nothing answers at this address: looking for topics there would fail.
         kafka = KafkaSettings(bootstrap_servers="127.0.0.1:1")
-        yield Bed(kafka, fit=lambda work: steps.append(f"fit {work.devices}"), makes_topics=False)
+        yield CellBed(kafka, fit=lambda work: steps.append(f"fit {work.devices}"), makes_topics=False)
 
-    def run_cell(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+    def run_cell(workload: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
         steps.append(f"run {workload.devices}")
         return {"p50_ms": 1.0}
 
     said: list[str] = []
-    progress = Progress(said.append, steps=2, seconds_per_step=1)
-    run_plan(Plan("x", scenario, scenario.cells(), 1), open_bed=open_bed, run_cell=run_cell, progress=progress)
+    progress = SuiteProgress(said.append, steps=2, seconds_per_step=1)
+    run_plan(ScenarioPlan("x", scenario, scenario.cells(), 1), open_bed=open_bed, run_cell=run_cell, progress=progress)
     assert steps == ["fit 1", "run 1"] * 2 + ["fit 2", "run 2"]
     assert not any("did not delete" in text for text in said)
 

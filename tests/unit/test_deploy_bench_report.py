@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.library import list_scenarios
 from deploy.bench.suite.report.benchmarks_file import BEGIN, END, fill_file, render_tables
 from deploy.bench.suite.report.markdown import render_markdown
 from deploy.bench.suite.report.merge import merge_results
 from deploy.bench.suite.report.page import render_report
 from deploy.bench.suite.report.standing import render_standing
-from deploy.bench.suite.scenario import Scenario, Target
+from deploy.bench.suite.scenario import Scenario, ScenarioTarget
 from deploy.bench.suite.spread import spread_of
 from deploy.commands.bench import app
 from ingest.contract.errors import ConfigError
@@ -41,10 +41,10 @@ SCENARIO = Scenario.model_validate(
 def result(speed: float, **more: Any) -> dict[str, Any]:
     brokers = more.pop("brokers", 1)
     scenario = SCENARIO.model_copy(
-        update={"targets": [Target(brokers=brokers, metadata=one.metadata) for one in SCENARIO.targets]}
+        update={"targets": [ScenarioTarget(brokers=brokers, metadata=one.metadata) for one in SCENARIO.targets]}
     )
     measured = [
-        Measured(
+        MeasuredCell(
             cell.parameters,
             {
                 "produce_per_second": spread_of([speed * (2 if cell.parameters["metadata"] == "kraft" else 1)]),

@@ -13,8 +13,8 @@ import pytest
 
 from deploy.bench.suite import resources
 from deploy.bench.suite.bed import LivePids
-from deploy.bench.suite.judge import Measured, judge_cells
-from deploy.bench.suite.resources import MB, Sample, Sampler, rates_between
+from deploy.bench.suite.judge import MeasuredCell, judge_cells
+from deploy.bench.suite.resources import MB, ResourceSample, ResourceSampler, rates_between
 from deploy.bench.suite.scenario import Scenario
 from deploy.bench.suite.spread import better, spread_of
 from deploy.testbed.process import ServerProcess
@@ -23,16 +23,18 @@ from monitoring.scrape import Scrape
 
 def test_counters_become_rates_and_gauges_their_worst() -> None:
     samples = [
-        Sample(10.0, {"errors_per_second": 4.0}, {"purgatory_fetch": 1.0, "disk_available_gb": 50.0}),
-        Sample(11.0, {"errors_per_second": 5.0}, {"purgatory_fetch": 9.0, "disk_available_gb": 40.0}),
-        Sample(14.0, {"errors_per_second": 6.0, "late": 1.0}, {"purgatory_fetch": 2.0, "disk_available_gb": 45.0}),
+        ResourceSample(10.0, {"errors_per_second": 4.0}, {"purgatory_fetch": 1.0, "disk_available_gb": 50.0}),
+        ResourceSample(11.0, {"errors_per_second": 5.0}, {"purgatory_fetch": 9.0, "disk_available_gb": 40.0}),
+        ResourceSample(
+            14.0, {"errors_per_second": 6.0, "late": 1.0}, {"purgatory_fetch": 2.0, "disk_available_gb": 45.0}
+        ),
     ]
     found = rates_between(samples[0], samples[2], samples[1:2])
     assert found == {"errors_per_second": 0.5, "purgatory_fetch": 9.0, "disk_available_gb": 40.0}
 
 
 def test_a_run_is_measured_with_its_own_processor_time_apart_from_that_of_others(tmp_path: Path) -> None:
-    sampler = Sampler(folder=tmp_path)
+    sampler = ResourceSampler(folder=tmp_path)
 
     def burn() -> Mapping[str, Any]:
         until = time.process_time() + 0.3
@@ -47,7 +49,7 @@ def test_a_run_is_measured_with_its_own_processor_time_apart_from_that_of_others
     assert "broker_cpu_cores" not in used, "a run without brokers has no processor time of theirs"
     assert used["client_rss_mb"] > 1
     assert {"io_wait_ratio", "disk_available_gb", "context_switches_per_second", "other_cpu_cores"} <= set(used)
-    broker = Sampler(folder=tmp_path, brokers={"broker_1": os.getpid()}).measure(burn)[1]
+    broker = ResourceSampler(folder=tmp_path, brokers={"broker_1": os.getpid()}).measure(burn)[1]
     assert broker["broker_cpu_cores"] == broker["broker_1_cpu_cores"] > 0
 
 
@@ -60,13 +62,13 @@ def test_a_broker_that_gives_no_metrics_is_no_broker_without_errors(
         "two": [Scrape(0.0, {(errors, (("error", "UNKNOWN"),)): 90.0}), None],
     }
     monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers[url].pop(0))
-    sampler = Sampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"})
+    sampler = ResourceSampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"})
     _, used = sampler.measure(dict)
     assert "client_cpu_cores" in used
     assert "errors_per_second" not in used
     goal = Scenario.model_validate({"title": "t", "goals": [{"figure": "errors_per_second", "at_most": 0}]})
     cell = goal.cells()[0].parameters
-    (row,) = judge_cells(goal, [Measured(cell, {name: spread_of([value]) for name, value in used.items()})])
+    (row,) = judge_cells(goal, [MeasuredCell(cell, {name: spread_of([value]) for name, value in used.items()})])
     assert (row["met"], row["why"]) == (None, "errors_per_second was not measured")
 
 
@@ -89,7 +91,7 @@ def test_total_time_is_the_mean_of_the_runs_own_requests(monkeypatch: pytest.Mon
         "two": [_broker(mean=0.0, count=0), _broker(mean=4.0, count=30)],
     }
     monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers[url].pop(0))
-    _, used = Sampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"}).measure(dict)
+    _, used = ResourceSampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"}).measure(dict)
     assert used["produce_total_ms_mean"] == pytest.approx((10 * 10 + 30 * 4) / 40)
     assert "produce_total_ms_sum" not in used
     assert better("produce_total_ms_mean") == -1
@@ -108,14 +110,14 @@ def test_counts_of_a_broker_that_started_again_in_a_run_are_not_known(
         ],
     }
     monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers[url].pop(0))
-    _, used = Sampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"}).measure(dict)
+    _, used = ResourceSampler(folder=tmp_path, jmx_urls={"broker_1": "one", "broker_2": "two"}).measure(dict)
     assert "client_cpu_cores" in used
     assert not {"bytes_in_per_second", "produce_total_ms_mean", "produce_requests_per_second"} & set(used)
 
 
 def test_of_an_existing_cluster_what_is_not_known_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its brokers may be anywhere: no processor time, memory or disk of theirs is made up, and none of this machine's."""
-    _, used = Sampler(folder=None).measure(dict)
+    _, used = ResourceSampler(folder=None).measure(dict)
     assert {"client_cpu_cores", "machine_cpu_cores", "memory_available_gb"} <= set(used)
     assert not {name for name in used if name.startswith(("broker", "disk", "purgatory", "errors", "bytes", "failed"))}
 
@@ -124,7 +126,7 @@ def test_of_an_existing_cluster_what_is_not_known_is_absent(monkeypatch: pytest.
         for value in (5.0, 9.0)
     ]
     monkeypatch.setattr(resources, "scrape", lambda url, timeout_seconds: answers.pop(0))
-    _, used = Sampler(folder=None, jmx_urls={"broker_1": "one"}).measure(dict)
+    _, used = ResourceSampler(folder=None, jmx_urls={"broker_1": "one"}).measure(dict)
     assert used["broker_cpu_cores"] > 0
     assert (used["broker_rss_mb"], used["produce_total_ms_mean"]) == (7.0, 2.0)
     # An agent with other rules does not serve those: nobody may read that as none.
@@ -135,7 +137,7 @@ def test_a_server_that_is_called_broker_counts_once() -> None:
     """A whole pipeline calls its mosquitto so: what it used twice would hide what other programs used."""
     burn = "import time; print(flush=True); input()\nwhile time.process_time() < 0.6: pass\nprint(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", burn], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
-        sampler = Sampler(brokers={"broker": server.pid}, folder=None)
+        sampler = ResourceSampler(brokers={"broker": server.pid}, folder=None)
 
         def look() -> tuple[float, Mapping[str, float]]:
             assert server.stdout is not None and server.stdout.readline() == b"\n"
@@ -167,7 +169,7 @@ def test_the_memory_of_servers_is_a_sum_whatever_their_names_are() -> None:
         # Which of them a look comes to last is not known.
         for turn in range(4):
             pids = [each.pid for each in (*servers[turn:], *servers[:turn])]
-            gauges = Sampler(brokers=dict(zip(names, pids, strict=True)), folder=None).look().gauges
+            gauges = ResourceSampler(brokers=dict(zip(names, pids, strict=True)), folder=None).look().gauges
             own = [gauges["kafka_rss_mb"], *(gauges[f"server_{name}_rss_mb"] for name in names[:3])]
             assert gauges["broker_rss_mb"] == pytest.approx(sum(own)) and min(own) > 0
             assert gauges["client_rss_mb"] >= psutil.Process().memory_info().rss / MB * 0.5
@@ -179,7 +181,7 @@ def test_the_memory_of_servers_is_a_sum_whatever_their_names_are() -> None:
 def test_a_broker_that_was_started_again_is_still_the_broker(tmp_path: Path) -> None:
     process = ServerProcess(tmp_path / "log")
     pids = LivePids({"broker_1": process})
-    sampler = Sampler(folder=tmp_path, brokers=pids)
+    sampler = ResourceSampler(folder=tmp_path, brokers=pids)
     assert (dict(pids), len(pids)) == ({}, 0)
     try:
         seen = list[int]()
@@ -211,7 +213,7 @@ def test_what_a_broker_used_until_it_was_killed_is_neither_forgotten_nor_that_of
             pids["broker_1"] = int(said.stdout)
         while sum(psutil.Process(pids["broker_1"]).cpu_times()[:2]) < 1:
             pass
-        sampler = Sampler(folder=tmp_path, brokers=pids)
+        sampler = ResourceSampler(folder=tmp_path, brokers=pids)
         before = sampler.look().counters
     finally:
         if is_child:
@@ -232,7 +234,7 @@ def test_a_child_that_one_look_misses_is_still_counted(monkeypatch: pytest.Monke
             # Between its fork and its exec a child has as much memory as its parent, and less afterwards.
             while [one.cmdline()[-1:] for one in psutil.Process(broker.pid).children()] != [["import time; input()"]]:
                 assert broker.poll() is None
-            sampler = Sampler(brokers={"broker_1": broker.pid}, folder=tmp_path)
+            sampler = ResourceSampler(brokers={"broker_1": broker.pid}, folder=tmp_path)
             both = sampler.look().gauges["broker_rss_mb"]
             monkeypatch.setattr(psutil.Process, "children", lambda self, recursive=False: [])
             assert sampler.look().gauges["broker_rss_mb"] > 0.7 * both

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from deploy.bench.suite.compare import compare_results, read_results, render_comparison
 from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
-from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.limit import limit_of
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.latency import latency_charts
@@ -48,7 +48,9 @@ def result(factor: float = 1.0, **more: Any) -> dict[str, Any]:
             "client_cpu_cores": spread_of([0.5]),
             "peer_produce_per_second": spread_of([5000.0]),
         }
-        measured.append(Measured(cell.parameters, figures, curves={"ack": [[50.0, 1.0], [99.0, 2.0], [100.0, 9.0]]}))
+        measured.append(
+            MeasuredCell(cell.parameters, figures, curves={"ack": [[50.0, 1.0], [99.0, 2.0], [100.0, 9.0]]})
+        )
     series = {"seconds": [1.0, 2.0], "broker_cpu_cores": [0.1, 0.2], "bytes_in_per_second": [5.0, None]}
     return {
         "scenario": "sizes", "title": SCENARIO.title, "source": "", "note": "", "repeats": 3, "interrupted": False,
@@ -386,7 +388,7 @@ def test_a_promise_of_every_run_is_not_met_by_the_runs_that_have_the_figure(tmp_
 
     def judged(*lost: float) -> tuple[list[bool | None], str, list[tuple[Any, str]]]:
         figures = {"lost": spread_of(lost), "pause_ms": spread_of([3.0])}
-        rows = judge_cells(scenario, [Measured(scenario.cells()[0].parameters, figures, runs=5)])
+        rows = judge_cells(scenario, [MeasuredCell(scenario.cells()[0].parameters, figures, runs=5)])
         missed = gate_results([{"scenario": "t", "cells": rows}], read_bounds(file))["missed"]
         return (
             [goal["met"] for goal in rows[0]["goals"]],

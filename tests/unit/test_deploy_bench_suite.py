@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from deploy.bench.kafka_load.workload import Workload
-from deploy.bench.suite.bed import Bed, Topics, cluster_bed
+from deploy.bench.suite.bed import CellBed, RunTopics, cluster_bed
 from deploy.bench.suite.command import exit_code
-from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.library import list_scenarios, load_scenario, scenario_names
-from deploy.bench.suite.progress import Progress, duration_text
+from deploy.bench.suite.progress import SuiteProgress, duration_text
 from deploy.bench.suite.resources import busy_before
-from deploy.bench.suite.run import Plan, run_plan
-from deploy.bench.suite.scenario import Parameters, Scenario, Target
+from deploy.bench.suite.run import ScenarioPlan, run_plan
+from deploy.bench.suite.scenario import Parameters, Scenario, ScenarioTarget
 from deploy.bench.suite.spread import spread_of
 from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.settings import KafkaSettings
@@ -61,18 +61,18 @@ def own(tmp_path: Path) -> Callable[[str], Scenario]:
 
 @pytest.fixture(autouse=True)
 def no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Topics, "sweep", lambda self: [])
+    monkeypatch.setattr(RunTopics, "sweep", lambda self: [])
 
 
 def measure(scenario: Scenario, figures: Callable[[Parameters, str], Mapping[str, Any]], **more: Any) -> dict[str, Any]:
     told: list[str] = []
 
     @contextmanager
-    def open_bed(target: Target | None) -> Iterator[Bed]:
-        yield Bed(KafkaSettings())
+    def open_bed(target: ScenarioTarget | None) -> Iterator[CellBed]:
+        yield CellBed(KafkaSettings())
 
-    plan = Plan("own", scenario, scenario.cells(), scenario.repeats)
-    progress = Progress(told.append, steps=plan.steps, seconds_per_step=1.0)
+    plan = ScenarioPlan("own", scenario, scenario.cells(), scenario.repeats)
+    progress = SuiteProgress(told.append, steps=plan.steps, seconds_per_step=1.0)
     given: dict[str, Any] = {"open_bed": open_bed, "run_cell": lambda work, topic, bed: figures(work, topic), **more}
     return {**run_plan(plan, progress=progress, **given), "told": told}
 
@@ -86,7 +86,7 @@ def test_a_measured_broker_runs_with_both_compilers_of_java(monkeypatch: pytest.
         raise UnavailableError("not here")
 
     monkeypatch.setattr("deploy.testbed.cluster.open_cluster", open_cluster)
-    with pytest.raises(UnavailableError, match="not here"), cluster_bed(Target()):
+    with pytest.raises(UnavailableError, match="not here"), cluster_bed(ScenarioTarget()):
         pass
     assert seen["java_options"] == ("-XX:TieredStopAtLevel=4",)
 
@@ -101,7 +101,7 @@ def test_every_shipped_scenario_is_valid_and_listed() -> None:
 
 def test_dsbs_has_28_cells_for_each_cluster_each_with_its_baselines() -> None:
     _, scenario = load_scenario("dsbs")
-    everything = judge_cells(scenario, [Measured(cell.parameters) for cell in scenario.cells()])
+    everything = judge_cells(scenario, [MeasuredCell(cell.parameters) for cell in scenario.cells()])
     cells = [cell for cell in everything if cell["replication"] == 1]
     counts = Counter((cell["brokers"], cell["metadata"]) for cell in cells)
     assert counts == {(1, "zookeeper"): 28, (1, "kraft"): 28, (3, "zookeeper"): 28, (3, "kraft"): 28}
@@ -119,7 +119,7 @@ def test_dsbs_has_28_cells_for_each_cluster_each_with_its_baselines() -> None:
 
 def test_table_ii_has_the_four_topics_of_the_paper() -> None:
     _, scenario = load_scenario("table-ii")
-    cells = judge_cells(scenario, [Measured(cell.parameters) for cell in scenario.cells()])
+    cells = judge_cells(scenario, [MeasuredCell(cell.parameters) for cell in scenario.cells()])
     one = [cell for cell in cells if cell["brokers"] == 1 and cell["security"] == "plaintext"]
     assert [(cell["ending"], cell["messages"]) for cell in one] == [
         ("Rvce", 100),
@@ -206,7 +206,7 @@ def test_a_run_measures_each_cell_by_its_repeats_in_topics_of_its_own(own: Calla
 
 def quiet(scenario: Scenario, speeds: Mapping[tuple[int, str], float], **more: Any) -> list[dict[str, Any]]:
     measured = [
-        Measured(
+        MeasuredCell(
             cell.parameters,
             {"produce_per_second": spread_of([speeds[cell.workload.message_bytes, cell.workload.mode]])},
             **more,
@@ -235,7 +235,9 @@ def test_a_bound_from_a_doubtful_cell_claims_nothing(own: Callable[[str], Scenar
     cells = judge_cells(
         scenario,
         [
-            Measured(cell.parameters, spreads, doubt=doubts.get((cell.workload.message_bytes, cell.workload.mode), ""))
+            MeasuredCell(
+                cell.parameters, spreads, doubt=doubts.get((cell.workload.message_bytes, cell.workload.mode), "")
+            )
             for cell in scenario.cells()
         ],
     )
@@ -269,7 +271,7 @@ def test_a_loss_in_one_run_of_five_is_a_loss_also_on_a_busy_machine(own: Callabl
     scenario = own(text)
     runs = {"lost": spread_of([0.0, 0.0, 7.0, 0.0, 0.0]), "produce_per_second": spread_of([1e6])}
     for doubt in ("", "the machine was busy"):
-        cells = judge_cells(scenario, [Measured(cell.parameters, runs, doubt=doubt) for cell in scenario.cells()])
+        cells = judge_cells(scenario, [MeasuredCell(cell.parameters, runs, doubt=doubt) for cell in scenario.cells()])
         assert {cell["met"] for cell in cells} == {False}
         assert all("lost is 7 in the worst of 5 runs" in cell["why"] for cell in cells)
     calls = itertools.count()
@@ -289,13 +291,13 @@ def test_an_interrupt_keeps_what_was_measured_and_ends_what_was_started(own: Cal
     calls, ended = itertools.count(), list[str]()
 
     @contextmanager
-    def open_bed(target: Target | None) -> Iterator[Bed]:
+    def open_bed(target: ScenarioTarget | None) -> Iterator[CellBed]:
         try:
-            yield Bed(KafkaSettings())
+            yield CellBed(KafkaSettings())
         finally:
             ended.append("cluster")
 
-    def figures(work: Parameters, topic: str, bed: Bed) -> dict[str, float]:
+    def figures(work: Parameters, topic: str, bed: CellBed) -> dict[str, float]:
         if next(calls) == 5:
             raise KeyboardInterrupt
         return {"produce_per_second": 1e6}
@@ -313,8 +315,8 @@ def test_kafkas_own_tools_stand_next_to_the_figures_and_their_failure_leaves_tho
     own: Callable[[str], Scenario],
 ) -> None:
     @contextmanager
-    def open_bed(target: Target | None) -> Iterator[Bed]:
-        yield Bed(KafkaSettings(), tool=lambda *arguments: [])
+    def open_bed(target: ScenarioTarget | None) -> Iterator[CellBed]:
+        yield CellBed(KafkaSettings(), tool=lambda *arguments: [])
 
     def peer(work: Parameters, topic: str, kafka: KafkaSettings, tool: object) -> dict[str, float]:
         if work.message_bytes == 20:
@@ -347,7 +349,7 @@ def test_a_cell_or_target_that_fails_says_why_and_the_others_run(own: Callable[[
     assert result["faults"] == ["own message_bytes=20 mode=split: no right to create topics"]
 
     @contextmanager
-    def open_bed(target: Target | None) -> Iterator[Bed]:
+    def open_bed(target: ScenarioTarget | None) -> Iterator[CellBed]:
         message = "too little memory"
         raise UnavailableError(message)
         yield
@@ -386,7 +388,7 @@ def test_a_cell_of_which_a_run_failed_was_not_measured(own: Callable[[str], Scen
 
 def test_progress_estimates_the_time_left_from_what_was_done() -> None:
     now, told = [0.0], list[str]()
-    progress = Progress(told.append, steps=4, seconds_per_step=10.0, clock=lambda: now[0])
+    progress = SuiteProgress(told.append, steps=4, seconds_per_step=10.0, clock=lambda: now[0])
     progress.step("a")
     now[0] = 60.0
     progress.step("b")
@@ -397,22 +399,22 @@ def test_progress_estimates_the_time_left_from_what_was_done() -> None:
 def test_the_time_left_weighs_each_run_by_its_scenario() -> None:
     """A run of `ksql` takes minutes, and one of `dsbs` a second: how many there are says nothing of the time."""
     now, told = [0.0], list[str]()
-    progress = Progress(told.append, steps=4, seconds_per_step=305.0, clock=lambda: now[0])
+    progress = SuiteProgress(told.append, steps=4, seconds_per_step=305.0, clock=lambda: now[0])
 
     @contextmanager
-    def open_bed(target: Target | None) -> Iterator[Bed]:
-        yield Bed(KafkaSettings())
+    def open_bed(target: ScenarioTarget | None) -> Iterator[CellBed]:
+        yield CellBed(KafkaSettings())
 
     for seconds in (10.0, 600.0):
         scenario = Scenario.model_validate(
             {"title": "x", "matrix": [{"message_bytes": [10, 20]}], "seconds_per_run": seconds, "repeats": 1}
         )
 
-        def run_cell(work: Parameters, topic: str, bed: Bed, seconds: float = seconds) -> Mapping[str, Any]:
+        def run_cell(work: Parameters, topic: str, bed: CellBed, seconds: float = seconds) -> Mapping[str, Any]:
             now[0] += 2 * seconds
             return {"lost": 0}
 
-        plan = Plan("x", scenario, scenario.cells(), 1)
+        plan = ScenarioPlan("x", scenario, scenario.cells(), 1)
         run_plan(plan, progress=progress, open_bed=open_bed, run_cell=run_cell)
     lefts = [line.rpartition(", ")[2] for line in told if line.startswith("[")]
     assert lefts == ["20 min left", "40 min left", "40 min left", "20 min left"]
@@ -420,7 +422,7 @@ def test_the_time_left_weighs_each_run_by_its_scenario() -> None:
 
 def test_steps_that_failed_or_will_not_come_do_not_speed_up_the_others() -> None:
     now, told = [0.0], list[str]()
-    progress = Progress(told.append, steps=5, seconds_per_step=60.0, clock=lambda: now[0])
+    progress = SuiteProgress(told.append, steps=5, seconds_per_step=60.0, clock=lambda: now[0])
     progress.step("a", 100.0)
     now[0] = 200.0
     progress.step("b", 100.0)

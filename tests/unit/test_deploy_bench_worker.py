@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.kafka_load.client_work import ClientWork, seconds_of
-from deploy.bench.kafka_load.latency import merged
-from deploy.bench.kafka_load.worker import Worker
+from deploy.bench.kafka_load.client_work import ClientWork, elapsed_seconds
+from deploy.bench.kafka_load.latency import merge_latencies
+from deploy.bench.kafka_load.worker import LoadWorker
 from ingest.contract.errors import UnavailableError
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -29,7 +29,7 @@ def _python(program: str) -> "subprocess.Popen[str]":
 def test_a_process_that_stands_still_is_ended_and_named() -> None:
     with _python("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)") as process:
         with pytest.raises(UnavailableError, match="did not answer within 1 s and was killed"):
-            Worker(process).answer(0.6)
+            LoadWorker(process).answer(0.6)
         assert process.wait(10) == -signal.SIGKILL
 
 
@@ -38,7 +38,7 @@ def test_a_process_that_stands_still_is_ended_and_named() -> None:
 )
 def test_a_process_that_ends_early_is_reported_with_its_last_words(program: str) -> None:
     with _python(program) as process, pytest.raises(UnavailableError, match="ended early: no such option"):
-        Worker(process).answer(60)
+        LoadWorker(process).answer(60)
 
 
 def test_a_process_of_a_load_ends_when_the_process_that_started_it_is_gone() -> None:
@@ -69,14 +69,14 @@ def test_a_process_gives_the_work_of_each_session_for_which_a_line_comes() -> No
         "serve(run)\n"
     )
     with _python(program) as process:
-        worker = Worker(process)
+        worker = LoadWorker(process)
         worker.say('{"messages": 7}')
         worker.await_ready()
         for number in (1, 2):
             worker.say(number)
             work = worker.work(60)
-            assert (work.messages, merged([work.latencies]).count) == (7 + number, 1)
-            assert seconds_of([work]) == pytest.approx(2)
+            assert (work.messages, merge_latencies([work.latencies]).count) == (7 + number, 1)
+            assert elapsed_seconds([work]) == pytest.approx(2)
             assert work.cpu_seconds > 0 < work.python_cpu_seconds
         assert process.stdin is not None
         process.stdin.close()
@@ -100,6 +100,6 @@ def test_the_work_of_a_client_is_one_line_from_which_it_is_read_again(work: Clie
 
 @given(st.lists(st.tuples(FLOATS, FLOATS), min_size=1))
 def test_clients_together_take_from_the_first_beginning_to_the_last_end(times: list[tuple[float, float]]) -> None:
-    seconds = seconds_of([ClientWork(began=began, ended=ended) for began, ended in times])
+    seconds = elapsed_seconds([ClientWork(began=began, ended=ended) for began, ended in times])
     assert seconds > 0
     assert seconds >= max(ended - began for began, ended in times)

@@ -12,10 +12,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from deploy.local.canary import DEVICE, MOST_WAITING, Canary, _publish, new_traceparent
-from deploy.local.canary_hops import Clocks, HopTimes
+from deploy.local.canary_hops import HopClocks, HopTimes
 from gateway.message import traceparent
 from ingest.contract.errors import UnavailableError
-from lakehouse.follow import Commit
+from lakehouse.follow import FollowedCommit
 from monitoring.metrics.canary import HOPS, CanaryMetrics
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -45,9 +45,9 @@ def test_the_canary_is_healthy_while_its_own_readings_come_back(registry: Collec
     payload = json.loads(canary.next_payload())
     assert (payload["boot"], payload["seq"]) == (5, 1)
     sent = payload["ts"] / 1000
-    canary.observe(Commit(0, sent + 0.4, sent + 0.5, rows((4, 1), sent_at=sent)))
+    canary.observe(FollowedCommit(0, sent + 0.4, sent + 0.5, rows((4, 1), sent_at=sent)))
     assert canary.healthy()[0] is False
-    canary.observe(Commit(1, sent + 0.4, sent + 0.5, rows((5, 1), (5, 1), sent_at=sent)))
+    canary.observe(FollowedCommit(1, sent + 0.4, sent + 0.5, rows((5, 1), (5, 1), sent_at=sent)))
     assert canary.healthy() == (True, "a reading was read back after 0.50 s")
     assert registry.get_sample_value("tidegate_canary_seen_total") == 1
     assert [registry.get_sample_value("tidegate_canary_hop_seconds_count", {"hop": hop}) for hop in HOPS] == [1] * 5
@@ -58,7 +58,7 @@ def test_a_reading_that_never_comes_back_is_published_and_not_seen(registry: Col
     canary = Canary(CanaryMetrics(registry), boot=5, late_seconds=60)
     for _ in range(3):
         sent = json.loads(canary.next_payload())["ts"] / 1000
-    canary.observe(Commit(1, sent + 0.4, sent + 9, rows((5, 3), sent_at=sent)))
+    canary.observe(FollowedCommit(1, sent + 0.4, sent + 9, rows((5, 3), sent_at=sent)))
 
     assert registry.get_sample_value("tidegate_canary_published_total") == 3
     assert registry.get_sample_value("tidegate_canary_seen_total") == 1
@@ -107,9 +107,9 @@ def test_the_oldest_reading_that_may_come_back_tells_how_long_it_waits(
         canary.next_payload()
         now[0] += 20
     assert waits() == 80
-    canary.observe(Commit(1, now[0], now[0], rows((4, 4), (5, 2))))
+    canary.observe(FollowedCommit(1, now[0], now[0], rows((4, 4), (5, 2))))
     assert waits() == 40, "the first was overtaken by the second and never comes back"
-    canary.observe(Commit(2, now[0], now[0], rows((5, 3), (5, 4))))
+    canary.observe(FollowedCommit(2, now[0], now[0], rows((5, 3), (5, 4))))
     assert waits() == 0
 
 
@@ -176,7 +176,7 @@ def test_a_broker_that_answers_nothing_holds_up_no_count(registry: CollectorRegi
 def test_the_hops_are_between_the_clocks_and_sum_to_the_whole() -> None:
     sent = NOW.timestamp()
     row = rows((1, 1)).to_pylist()[0]
-    hops = Clocks.of_row(row, published_at=sent, committed_at=sent + 0.3, seen_at=sent + 0.35).hops()
+    hops = HopClocks.of_row(row, published_at=sent, committed_at=sent + 0.3, seen_at=sent + 0.35).hops()
 
     assert list(hops) == list(HOPS)
     assert [round(seconds * 1000, 1) for seconds in hops.values()] == [10.0, 2.5, 199.5, 88.0, 50.0]
@@ -185,7 +185,7 @@ def test_the_hops_are_between_the_clocks_and_sum_to_the_whole() -> None:
 
 def test_a_negative_hop_counts_as_nothing_and_is_stated_until_it_is_forgotten(registry: CollectorRegistry) -> None:
     times = HopTimes(CanaryMetrics(registry))
-    times.observe(Clocks(10.0, 9.75, 9.8, 10.0, 10.1, 10.2))
+    times.observe(HopClocks(10.0, 9.75, 9.8, 10.0, 10.1, 10.2))
 
     assert skew(registry, "device_to_gateway") == pytest.approx(-0.25)
     assert bucket(registry, "device_to_gateway", "0.001") == 1
@@ -193,14 +193,14 @@ def test_a_negative_hop_counts_as_nothing_and_is_stated_until_it_is_forgotten(re
     assert [skew(registry, hop) for hop in HOPS[1:]] == [0, 0, 0, 0]
 
     for _ in range(100):
-        times.observe(Clocks(10.0, 10.1, 10.2, 10.3, 10.4, 10.5))
+        times.observe(HopClocks(10.0, 10.1, 10.2, 10.3, 10.4, 10.5))
     assert skew(registry, "device_to_gateway") == 0
 
 
 def test_a_clock_of_whole_milliseconds_is_no_skew(registry: CollectorRegistry) -> None:
     # Received at 10.0009, appended at 10.00095, which Kafka tells as 10.000.
     times = HopTimes(CanaryMetrics(registry))
-    times.observe(Clocks(10.0, 10.0009, 10.000, 10.2, 10.3, 10.4))
+    times.observe(HopClocks(10.0, 10.0009, 10.000, 10.2, 10.3, 10.4))
 
     assert skew(registry, "gateway_to_kafka") == 0
     assert bucket(registry, "gateway_to_kafka", "0.001") == 1

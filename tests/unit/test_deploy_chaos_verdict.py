@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deploy.chaos.verdict import Key, Landed, judge
+from deploy.chaos.verdict import MessageKey, RecordedMessages, judge
 from ingest.contract.dead_letter import DeadLetterRecord, encode_dead_letter
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
 from ingest.contract.reading import ReadingRecord, encode_record
@@ -13,7 +13,7 @@ from ingest.contract.reasons import Reason
 from ingest.log import LogRecord
 
 GATEWAYS = frozenset({"gw"})
-SENT = {Key("dev", 1, seq): b"payload %d" % seq for seq in range(1, 6)}
+SENT = {MessageKey("dev", 1, seq): b"payload %d" % seq for seq in range(1, 6)}
 
 
 def reading(seq: int, number: int, *, message_id: str | None = "", epoch: int = 1, gateway: str = "gw") -> bytes:
@@ -35,8 +35,8 @@ def letter(payload: bytes, number: int, *, partial: bool = False) -> bytes:
     )
 
 
-def landed(readings: list[bytes], outcomes: list[bytes], letters: list[bytes] | None = None) -> Landed:
-    found = Landed()
+def landed(readings: list[bytes], outcomes: list[bytes], letters: list[bytes] | None = None) -> RecordedMessages:
+    found = RecordedMessages()
     found.add_readings([LogRecord(0, offset, 0, b"", value) for offset, value in enumerate(readings)], GATEWAYS)
     found.add_outcomes([LogRecord(0, offset, 0, b"", value) for offset, value in enumerate(outcomes)], GATEWAYS)
     found.add_dead_letters(
@@ -55,13 +55,15 @@ def test_what_is_whole_is_whole() -> None:
 
 
 def test_a_dead_letter_is_an_end_too() -> None:
-    verdict = judge(SENT, SENT, landed(WHOLE[:4], [outcome(5, 5)], [letter(SENT[Key("dev", 1, 5)], 5)]))
+    verdict = judge(SENT, SENT, landed(WHOLE[:4], [outcome(5, 5)], [letter(SENT[MessageKey("dev", 1, 5)], 5)]))
     assert verdict.whole
     assert (verdict.stored, verdict.dead_lettered) == (4, 1)
 
 
 def test_a_part_that_was_refused_makes_no_message_twofold() -> None:
-    verdict = judge(SENT, SENT, landed(WHOLE, [outcome(5, 5)], [letter(SENT[Key("dev", 1, 5)], 5, partial=True)]))
+    verdict = judge(
+        SENT, SENT, landed(WHOLE, [outcome(5, 5)], [letter(SENT[MessageKey("dev", 1, 5)], 5, partial=True)])
+    )
     assert verdict.whole
 
 
@@ -77,7 +79,7 @@ def test_a_part_that_was_refused_makes_no_message_twofold() -> None:
             [],
             {"duplicate": 1, "repeated": 1},
         ),
-        (WHOLE, [outcome(6, 6)], [letter(SENT[Key("dev", 1, 5)], 6)], {"duplicate": 1}),
+        (WHOLE, [outcome(6, 6)], [letter(SENT[MessageKey("dev", 1, 5)], 6)], {"duplicate": 1}),
         ([WHOLE[1], WHOLE[0], *WHOLE[2:]], [outcome(5, 5)], [], {"reordered": 1}),
         ([*WHOLE, reading(9, 6)], [outcome(6, 6)], [], {"unexplained": 1}),
         (WHOLE, [outcome(6, 6)], [letter(b"of nobody", 6)], {"unexplained": 1}),

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 from deploy.cli import app
-from deploy.command_line import TAKES_CONFIG, TAKES_DATA, CommandLine, of_data
+from deploy.command_line import TAKES_CONFIG, TAKES_DATA, CommandLine, commands_for_data
 
 EMBEDDED = {("route", "apply")}
 """Changes an embedded run alone; the settings file is its argument."""
@@ -62,8 +62,8 @@ def test_alerts_are_filled_and_others_words_kept() -> None:
 
 
 def test_the_default_folder_need_not_be_named() -> None:
-    assert of_data(Path("/x"), is_default=True).where == ""
-    assert of_data(Path("/x y")).where == "--data '/x y'"
+    assert commands_for_data(Path("/x"), is_default=True).where == ""
+    assert commands_for_data(Path("/x y")).where == "--data '/x y'"
 
 
 def _commands(command: Any, words: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], set[str]]]:

@@ -12,7 +12,7 @@ import deploy.audit
 from deploy.cli import run as tidegate
 from deploy.demo import run
 from deploy.demo.faults import FAULTS, MOST_SECONDS
-from deploy.demo.follow import Story
+from deploy.demo.follow import AlertTimeline
 from deploy.local.part import STALLED_SECONDS
 from deploy.local.runfile import DataLock, RunFile
 from deploy.settings import Settings
@@ -35,7 +35,7 @@ def at(seconds: float, *alerts: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_an_alert_is_followed_from_pending_to_resolved() -> None:
-    story = Story(at(100, alert("firing", 50, "Old")), began_at=100)
+    story = AlertTimeline(at(100, alert("firing", 50, "Old")), began_at=100)
     assert story.look(at(101, alert("firing", 50, "Old"))) == []
     (pending,) = story.look(at(103, alert("firing", 50, "Old"), alert("pending", 102.5)))
     assert (pending.state, pending.after_seconds) == ("pending", 2.5)
@@ -49,7 +49,7 @@ def test_an_alert_is_followed_from_pending_to_resolved() -> None:
 
 
 def test_what_vanishes_is_over_and_label_sets_are_apart() -> None:
-    story = Story(at(0), began_at=0)
+    story = AlertTimeline(at(0), began_at=0)
     story.look(at(1, alert("pending", 1, topic="a"), alert("firing", 1, topic="b")))
     assert {(change.state) for change in story.look(at(2))} == {"over", "resolved"}
     assert story.unfinished == []
@@ -76,8 +76,8 @@ class Scene:
         monkeypatch.setattr(run, "ask_monitor", lambda settings: self.snapshot())
         monkeypatch.setattr(run, "read_state", lambda data: self.state)
         monkeypatch.setattr(run, "started_at", lambda pid: self.watcher_began)
-        monkeypatch.setattr(run, "hanging", lambda pid, run_id: nullcontext(self.held.append(f"hang {pid} {run_id}")))
-        monkeypatch.setattr(run, "crashing", lambda pid, run_id: nullcontext(self.held.append(f"crash {pid()}")))
+        monkeypatch.setattr(run, "hang_part", lambda pid, run_id: nullcontext(self.held.append(f"hang {pid} {run_id}")))
+        monkeypatch.setattr(run, "crash_part", lambda pid, run_id: nullcontext(self.held.append(f"crash {pid()}")))
         monkeypatch.setattr(deploy.audit, "audit", self.audit)
 
     def time(self) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from deploy.demo.hold import crashing, hanging, owned
+from deploy.demo.hold import belongs_to_run, crash_part, hang_part
 from ingest.contract.errors import UnavailableError
 
 FOREVER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
@@ -46,7 +46,7 @@ def start(run_id: str, wait_until: Callable[..., Any]) -> Iterator[Start]:
     def begin(command: list[str] = FOREVER) -> "subprocess.Popen[bytes]":
         environment = {**os.environ, "TIDEGATE_RUN_ID": run_id}
         started.append(subprocess.Popen(command, env=environment, start_new_session=True))
-        wait_until(lambda: owned(started[-1].pid, run_id), what="the mark in its environment")
+        wait_until(lambda: belongs_to_run(started[-1].pid, run_id), what="the mark in its environment")
         return started[-1]
 
     yield begin
@@ -65,7 +65,7 @@ def test_a_part_hangs_with_all_it_started_and_goes_on(
 ) -> None:
     part = start([sys.executable, "-S", "-c", WITH_A_CHILD])
     (child,) = wait_until(lambda: psutil.Process(part.pid).children(), what="its child")
-    with pytest.raises(ValueError, match="a fault"), hanging(part.pid, run_id):
+    with pytest.raises(ValueError, match="a fault"), hang_part(part.pid, run_id):
         for pid in (part.pid, child.pid):
             wait_until(lambda pid=pid: state(pid) == psutil.STATUS_STOPPED, what="the hang")
         raise ValueError("a fault")
@@ -93,17 +93,17 @@ def test_a_killed_demonstration_leaves_nothing_hanging(
 
 def test_a_process_of_somebody_else_is_never_touched(start: Start) -> None:
     stranger = start()
-    with pytest.raises(UnavailableError, match="not part of this run"), hanging(stranger.pid, "another run"):
+    with pytest.raises(UnavailableError, match="not part of this run"), hang_part(stranger.pid, "another run"):
         pass
-    with crashing(lambda: stranger.pid, "another run"):
+    with crash_part(lambda: stranger.pid, "another run"):
         pass
     assert stranger.poll() is None
-    assert not owned(None, "another run")
+    assert not belongs_to_run(None, "another run")
 
 
 def test_a_crash_is_repeated_for_each_new_start(start: Start, run_id: str, wait_until: Callable[..., Any]) -> None:
     now = [start()]
-    with crashing(lambda: now[-1].pid, run_id):
+    with crash_part(lambda: now[-1].pid, run_id):
         for _ in range(2):
             assert now[-1].wait(10) == -signal.SIGKILL
             now.append(start())

@@ -10,13 +10,13 @@ from typer.testing import CliRunner
 
 from deploy.command_line import command_name
 from deploy.dlq.explain import find_place, mark_payload
-from deploy.dlq.journal import Journal, read_journal
-from deploy.dlq.letters import find_letters, list_letters, show_letter, stored_parts, summarize
+from deploy.dlq.journal import RedriveJournal, read_journal
+from deploy.dlq.letters import find_dead_letters, list_newest_letters, show_letter, stored_parts, summarize
 from deploy.dlq.next_steps import NEXT_STEPS, next_step
-from deploy.dlq.run import make_gate
+from deploy.dlq.run import make_redrive_processor
 from deploy.settings import Settings, load_settings
 from gateway.device_registry import add_device
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.routes import compile_routes
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
@@ -45,10 +45,10 @@ def test_letters_are_counted_by_reason_device_and_topic_with_the_newest_of_each(
         "0-2",
     )
     assert (second["letters"], second["reason"], second["device"]) == (1, "bad_json", "d1")
-    rows = list_letters(lake.root, "reason = 'no_route'", 2).to_pylist()
+    rows = list_newest_letters(lake.root, "reason = 'no_route'", 2).to_pylist()
     assert [row["id"] for row in rows] == ["0-2", "0-1"]
     with pytest.raises(TidegateError, match="reazon"):
-        list_letters(lake.root, "reazon = 'x'", 2)
+        list_newest_letters(lake.root, "reazon = 'x'", 2)
     with pytest.raises(UnavailableError, match=r"no dead letter 0-99.*dlq ls"):
         show_letter(lake.root, "0-99'")
 
@@ -145,7 +145,7 @@ def test_a_long_payload_is_shown_around_the_place_and_bytes_as_hex() -> None:
 
 def test_a_redriven_message_counts_its_other_devices_as_shared(lake: Lake) -> None:
     lake.receive("v1/gateway/telemetry", b'{"a": [{"t": 1}], "b": [{"t": 2}], "c": [{"t": 3}]}')
-    report = lake.redrive(gate=Gate(compile_routes((), LIMITS), LIMITS))
+    report = lake.redrive(gate=MessageProcessor(compile_routes((), LIMITS), LIMITS))
     assert (report.accepted, len(lake.records())) == (1, 3)
     (outcome,) = [decode_outcome(record.value or b"") for record in lake.log.records(OUTCOMES)]
     counted = {count.device: (count.received, count.accepted, count.shared) for count in outcome.counts}
@@ -174,7 +174,7 @@ def test_redriving_stores_what_passes_now_and_says_what_does_not(lake: Lake) -> 
     counted = [(count.received, count.accepted, sum(count.ignored.values())) for count in outcome.counts]
     assert [sum(column) for column in zip(*counted, strict=True)] == [2, 1, 1]
 
-    rows = {row["id"]: row for row in list_letters(lake.root, "true", 9).to_pylist()}
+    rows = {row["id"]: row for row in list_newest_letters(lake.root, "true", 9).to_pylist()}
     ends = [rows[f"0-{n}"]["redriven_as"] for n in range(4)]
     assert ends == ["accepted", "refused", "refused", "ignored"]
     assert show_letter(lake.root, "0-0")["attempt"] == 1
@@ -205,7 +205,7 @@ def test_letters_come_in_pages_in_order_and_each_once(lake: Lake, monkeypatch: p
         lake.receive("tidegate/v1/d1/readings", b'{"values": {"a": {}, "b": {}}}' if number == 2 else b"{")
 
     def found(limit: int | None = None) -> list[list[str]]:
-        return [[letter.id for letter in page] for page in find_letters(lake.root, None, limit)]
+        return [[letter.id for letter in page] for page in find_dead_letters(lake.root, None, limit)]
 
     assert found() == [["0-0", "0-1", "0-2"], ["0-3", "0-4", "0-5"], ["0-6"]]
     assert found(4) == [["0-0", "0-1", "0-2"], ["0-3"]]
@@ -214,7 +214,7 @@ def test_letters_come_in_pages_in_order_and_each_once(lake: Lake, monkeypatch: p
 
 def test_a_partial_letter_adds_only_what_the_table_lacks(lake: Lake) -> None:
     lake.receive("tidegate/v1/d1/readings", b'{"values": {"a": 1, "b": {"unit": "V"}, "c": 3}}')
-    ((letter,),) = find_letters(lake.root, None, None)
+    ((letter,),) = find_dead_letters(lake.root, None, None)
     assert stored_parts(lake.root, [letter]) == {f"gw-1:{EPOCH}:1": {("d1", "a", 0), ("d1", "c", 0)}}
     report = lake.redrive()
     assert (dict(report.refused), report.readings, lake.log.records(READINGS)) == ({"missing_field": 1}, 0, [])
@@ -226,7 +226,9 @@ def test_what_another_delivery_or_redrive_stored_long_ago_is_not_stored_again(
     topic, payload = "tidegate/v1/d1/readings", b'{"boot": 1, "seq": 2, "values": {"a": 1, "b": {}, "c": 3}}'
     first = lake.receive(topic, payload)
     # Spark dropped the readings of the second delivery; its letter for `b` stands beside that of the first.
-    second = Gate(compile_routes(()), LIMITS).decide(Message(99, EPOCH, AT_US + 9_000_000, topic.encode(), payload))
+    second = MessageProcessor(compile_routes(()), LIMITS).decide(
+        Message(99, EPOCH, AT_US + 9_000_000, topic.encode(), payload)
+    )
     assert (first.accepted, second.accepted) == (True, True)
     (letter,) = [decode_dead_letter(record.value) for record in second.records if record.topic == DEAD_LETTERS]
     lake._land_letter(letter, payload)
@@ -256,12 +258,12 @@ def test_a_redrive_that_dies_in_the_middle_is_done_again_under_the_same_identiti
     def die(*arguments: Any) -> None:
         raise Died
 
-    where = ("deploy.dlq.redrive.encode_outcome", die) if step == "after the records" else (Journal.append, die)
+    where = ("deploy.dlq.redrive.encode_outcome", die) if step == "after the records" else (RedriveJournal.append, die)
     with monkeypatch.context() as patch, pytest.raises(Died):
         if isinstance(where[0], str):
             patch.setattr(*where)
         else:
-            patch.setattr(Journal, "append", die)
+            patch.setattr(RedriveJournal, "append", die)
         lake.redrive("site/#", run=1)
     assert len(lake.records()) == 5
     assert len(lake.log.records(OUTCOMES)) == (0 if step == "after the records" else 1)
@@ -303,16 +305,16 @@ def test_a_mended_profile_lets_the_refused_metric_in_and_a_registered_device_all
         return Settings.model_validate({"gateway": limits | {"device_rate": 0.001, "device_burst": 1}})
 
     add_device(registry, "d1")
-    strict = make_gate(settings(10))
+    strict = make_redrive_processor(settings(10))
     lake.receive("tidegate/v1/d1/readings", b'{"values": {"t": 21, "u": 1}}', gate=strict)
     lake.receive("tidegate/v1/d2/readings", b'{"values": {"t": 5}}', gate=strict)
-    (letters,) = find_letters(lake.root, None, None)
+    (letters,) = find_dead_letters(lake.root, None, None)
     assert [(letter.reason, letter.device, letter.partial) for letter in letters] == [
         ("out_of_range", "d1", True),
         ("unknown_device", "d2", False),
     ]
     add_device(registry, "d2")
-    report = lake.redrive(gate=make_gate(settings(30)))
+    report = lake.redrive(gate=make_redrive_processor(settings(30)))
     assert (report.accepted, report.readings) == (2, 2)
     assert [(r.device, [x.metric for x in r.readings]) for r in lake.records()] == [("d1", ["t"]), ("d2", ["t"])]
 

@@ -10,7 +10,7 @@ import pytest
 from tidegate_tests_fixtures_dead_letters import Lake
 
 from deploy.dlq import journal as journal_module
-from deploy.dlq.journal import Journal, read_journal
+from deploy.dlq.journal import RedriveJournal, read_journal
 from ingest.contract.errors import FatalError
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def write_runs(lake: Lake, runs: range, *, monkeypatch: pytest.MonkeyPatch, at: 
     """Each run redrives letter 0 and one of its own."""
     monkeypatch.setattr("deploy.dlq.journal.datetime", type("At", (datetime,), {"now": lambda _zone: at}))
     for run in runs:
-        journal = Journal(lake.root, run)
+        journal = RedriveJournal(lake.root, run)
         journal.append(
             [journal.entry(("t", 0, offset, 1, 1), "refused" if run % 2 else "accepted") for offset in (0, run)]
         )
@@ -60,7 +60,7 @@ def test_a_long_journal_is_joined_without_letters_that_are_gone(lake: Lake, monk
     write_runs(lake, range(1040, 1080), monkeypatch=monkeypatch, at=now)
     before = {row["offset"]: row for row in read_journal(lake.root).to_pylist()}
     assert before[0]["attempts"] == 80
-    journal = Journal(lake.root, 2000)
+    journal = RedriveJournal(lake.root, 2000)
     # Killed before what was joined is removed: nothing counts twice.
     monkeypatch.setattr("deploy.dlq.journal._Folder.remove_replaced", lambda _folder: None)
     journal.join_files(90)
@@ -75,7 +75,7 @@ def test_a_long_journal_is_joined_without_letters_that_are_gone(lake: Lake, monk
     found = {row["offset"]: row for row in read_journal(lake.root).to_pylist()}
     assert (found[0]["attempts"], found[0]["ending"]) == (81, "accepted")
     write_runs(lake, range(3000, 3070), monkeypatch=monkeypatch, at=now)
-    journal = Journal(lake.root, 4000)
+    journal = RedriveJournal(lake.root, 4000)
     journal.join_files(0)
     journal.close()
     assert journal_files(lake) == ["joined-3069-000000.jsonl"]
@@ -90,7 +90,7 @@ def test_a_journal_that_did_not_change_is_not_read_again(lake: Lake, monkeypatch
     monkeypatch.setattr(
         "deploy.dlq.journal._Folder.read", lambda folder, name: read.append(name) or one_file(folder, name)
     )
-    journal = Journal(lake.root, 1000)
+    journal = RedriveJournal(lake.root, 1000)
     for count in range(1, 4):
         journal.append([journal.entry(("t", 0, count, 1, 1), "accepted")])
         assert read_journal(lake.root).num_rows == count
@@ -111,10 +111,10 @@ def test_a_journal_that_cannot_be_written_is_said(lake: Lake, monkeypatch: pytes
 
 
 def test_one_redrive_at_a_time(lake: Lake) -> None:
-    journal = Journal(lake.root, 1)
+    journal = RedriveJournal(lake.root, 1)
     try:
         with pytest.raises(FatalError, match=f"Process {os.getpid()} is writing the redrive journal"):
-            Journal(lake.root, 2)
+            RedriveJournal(lake.root, 2)
     finally:
         journal.close()
-    Journal(lake.root, 3).close()
+    RedriveJournal(lake.root, 3).close()

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from deploy.cli import run
-from deploy.exported import write_exported
+from deploy.exported import write_export
 from ingest.contract.errors import ConfigError, UnavailableError
 
 FILES = {"a.txt": "a\n", "sub/b.txt": "bü\n"}
 
 
 def test_a_second_export_changes_nothing(tmp_path: Path) -> None:
-    first = write_exported(tmp_path / "out", FILES, force=False)
+    first = write_export(tmp_path / "out", FILES, force=False)
     before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*.txt")}
-    second = write_exported(tmp_path / "out", FILES, force=False)
+    second = write_export(tmp_path / "out", FILES, force=False)
 
     assert (first.written, first.unchanged) == (tuple(FILES), ())
     assert (second.written, second.unchanged) == ((), tuple(FILES))
@@ -28,11 +28,11 @@ def test_a_file_that_differs_is_replaced_by_force_only_and_nothing_else_is_writt
     (tmp_path / "other").write_text("mine too", encoding="utf-8")
 
     with pytest.raises(ConfigError, match=r"existing files differ: a\.txt.*--force"):
-        write_exported(tmp_path, FILES, force=False)
+        write_export(tmp_path, FILES, force=False)
     assert not (tmp_path / "sub").exists()
     assert (tmp_path / "a.txt").read_text("utf-8") == "mine"
 
-    done = write_exported(tmp_path, FILES, force=True)
+    done = write_export(tmp_path, FILES, force=True)
     assert done.written == tuple(FILES)
     assert (tmp_path / "a.txt").read_text("utf-8") == "a\n"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a.txt", "other", "sub"]
@@ -41,14 +41,14 @@ def test_a_file_that_differs_is_replaced_by_force_only_and_nothing_else_is_writt
 def test_a_file_in_the_place_of_the_folder_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("", encoding="utf-8")
     with pytest.raises(UnavailableError, match="cannot be written"):
-        write_exported(tmp_path / "out", FILES, force=True)
+        write_export(tmp_path / "out", FILES, force=True)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_without_permission_is_one_sentence(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(UnavailableError, match="may write"):
-        write_exported(tmp_path / "out", FILES, force=False)
+        write_export(tmp_path / "out", FILES, force=False)
 
 
 def test_the_command_writes_the_dashboards_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,14 +7,14 @@ import pytest
 from deploy.bench.kafka_load import rewinding
 from deploy.cli import run
 from ingest import group_state
-from ingest.group_state import Group
-from ingest.rewind import Move
+from ingest.group_state import ConsumerGroup
+from ingest.rewind import OffsetMove
 
 
 def test_both_commands_name_the_fields_alike(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    group = Group("meters", "STABLE", "consumer")
+    group = ConsumerGroup("meters", "STABLE", "consumer")
     monkeypatch.setattr(group_state, "list_groups", lambda settings: [group])
     monkeypatch.setattr(group_state, "describe_group", lambda settings, name: group)
 
@@ -31,7 +31,12 @@ def test_a_partition_in_which_the_group_never_committed_begins_at_the_new_offset
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`--to latest` skips every record there for a consumer that would begin at the earliest."""
-    moves = [Move(0, None, 100, 100), Move(1, 40, 100, 100), Move(2, 100, 60, 100), Move(3, 100, 100, 100)]
+    moves = [
+        OffsetMove(0, None, 100, 100),
+        OffsetMove(1, 40, 100, 100),
+        OffsetMove(2, 100, 60, 100),
+        OffsetMove(3, 100, 100, 100),
+    ]
     monkeypatch.setattr("ingest.rewind.plan_rewind", lambda *_args, **_more: moves)
     command = ["rewind", "meters", "-t", "t", "--to", "latest", "-b", "127.0.0.1:9"]
     assert run(command) == 0

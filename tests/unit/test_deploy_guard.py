@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from deploy.local import down
-from deploy.local.guard import Guard, supervises
+from deploy.local.guard import Guard, is_supervisor
 from deploy.local.runfile import DataLock, RunFile
 from ingest.contract.errors import FatalError
 
@@ -26,9 +26,9 @@ def guard() -> Iterator[Guard]:
 
 
 def test_only_the_parent_of_the_runs_guard_is_its_supervisor(guard: Guard) -> None:
-    assert supervises(os.getpid(), guard._run_id)
-    assert not supervises(os.getpid(), uuid.uuid4().hex)
-    assert not supervises(1, guard._run_id)
+    assert is_supervisor(os.getpid(), guard._run_id)
+    assert not is_supervisor(os.getpid(), uuid.uuid4().hex)
+    assert not is_supervisor(1, guard._run_id)
 
 
 def test_a_guard_that_was_killed_is_started_anew(guard: Guard) -> None:
@@ -37,7 +37,7 @@ def test_a_guard_that_was_killed_is_started_anew(guard: Guard) -> None:
     first.wait()
     guard.watch()
     assert guard._process.pid != first.pid
-    assert supervises(os.getpid(), guard._run_id)
+    assert is_supervisor(os.getpid(), guard._run_id)
 
 
 def test_down_never_signals_the_process_that_got_an_old_supervisors_pid(

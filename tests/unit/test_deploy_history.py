@@ -19,10 +19,10 @@ from ingest.topic_state import TopicState
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
 from lakehouse.requests import Request
-from streaming.history.journal import Journal, device_hash
+from streaming.history.journal import CorrectionJournal, device_hash
 from streaming.history.plan_erasure import erasable, selection_of
 from streaming.history.receipt import remarks, topic_forgets
-from streaming.history.selection import Selection, matches
+from streaming.history.selection import RowSelection, find_matches
 
 DAY = datetime(2026, 5, 1, tzinfo=UTC)
 SPAN = ("--from", "2026-05-01", "--to", "2026-05-02T00:00:00Z", "--reason", "the sensor lied")
@@ -135,7 +135,7 @@ def test_conversions_are_those_of_the_profiles() -> None:
 
 
 def test_the_journal_outlives_a_torn_line_and_forgets_a_device(tmp_path: Path) -> None:
-    journal = Journal(str(tmp_path))
+    journal = CorrectionJournal(str(tmp_path))
     journal.add(
         {"id": "1", "state": "done", "device": "pump-7", "rows": 3, "example": {"before": {"device": "pump-7"}}}
     )
@@ -178,5 +178,5 @@ def test_a_table_without_devices_is_searched_in_its_texts(root: str, device: str
     assert "readings" in hot
     assert ("by_label" in searched, "numbers" in searched) == (True, False)
     assert nameless == ["by_label", "numbers"]
-    assert matches(root, "by_label", selection_of(root, "by_label", device)).row_count == 3
-    assert selection_of(root, "readings", device) == Selection(device)
+    assert find_matches(root, "by_label", selection_of(root, "by_label", device)).row_count == 3
+    assert selection_of(root, "readings", device) == RowSelection(device)

@@ -34,14 +34,14 @@ def fake_apt(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None
 def test_nothing_is_done_where_everything_is(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(apt, "_is_here", lambda package: True)
     monkeypatch.setattr(apt, "_install", lambda missing: pytest.fail("nothing is missing"))
-    assert apt.provide() == 0
+    assert apt.install_missing() == 0
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.usefixtures("nothing_here")
 def test_another_user_than_root_is_told_how(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(apt.os, "geteuid", lambda: 1000)
-    assert apt.provide() == 0
+    assert apt.install_missing() == 0
     told = capsys.readouterr().err
     assert "only root can install it (Debian and Ubuntu: apt-get install mosquitto prometheus " in told
     assert told.count("Tests that need it are skipped") == len(apt.PACKAGES)
@@ -50,7 +50,7 @@ def test_another_user_than_root_is_told_how(monkeypatch: pytest.MonkeyPatch, cap
 @pytest.mark.usefixtures("nothing_here")
 def test_a_system_without_apt_is_told(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
     monkeypatch.setattr(apt.shutil, "which", lambda name: None)
-    assert apt.provide(["mosquitto"]) == 0
+    assert apt.install_missing(["mosquitto"]) == 0
     assert "this system has no apt-get" in capsys.readouterr().err
 
 
@@ -61,7 +61,7 @@ def test_a_package_that_apt_refuses_is_told_and_the_others_are_installed(
     log = tmp_path / "log"
     refuses = 'case "$*" in *chromium) echo "E: Unable to locate package"; exit 100;; esac'
     fake_apt(tmp_path, monkeypatch, f'echo "$@" >> "{log}"\n{refuses}\n')
-    assert apt.provide(["chromium", "mosquitto"]) == 0
+    assert apt.install_missing(["chromium", "mosquitto"]) == 0
     told = capsys.readouterr().err
     assert "chromium is not installed: apt-get failed (E: Unable to locate package)" in told
     assert "mosquitto is not installed: apt did not install it" in told
@@ -79,7 +79,7 @@ def test_services_are_refused_while_a_package_is_installed_and_only_then(
 ) -> None:
     log = tmp_path / "log"
     fake_apt(tmp_path, monkeypatch, f'case "$*" in *install*) "{policy}" x start; echo $? >> "{log}";; esac\n')
-    apt.provide(["mosquitto"])
+    apt.install_missing(["mosquitto"])
     assert log.read_text("utf-8") == "101\n"
     assert not policy.exists()
 

@@ -92,7 +92,7 @@ def test_ivys_telling_line_is_found(log: str | None, said: str, tmp_path: Path) 
     file = tmp_path / "ivy.log"
     if log is not None:
         file.write_text(log, encoding="utf-8")
-    assert maven.last_words(file) == said
+    assert maven.failure_line(file) == said
 
 
 def test_no_look_up_asks_for_two_versions_of_a_module() -> None:

@@ -62,7 +62,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def make(root: Path) -> bool:
-    return environment.make_environment(root, environment.Progress(io.StringIO()))
+    return environment.make_environment(root, environment.ProgressLine(io.StringIO()))
 
 
 def test_pins_are_cut_out_with_their_hashes() -> None:
@@ -93,7 +93,7 @@ def test_other_readers_are_added_once_for_each_set_of_pins(root: Path, made: lis
     pins.write_text(PINS, encoding="utf-8")
 
     def provide() -> bool:
-        return environment.provide_readers(root, environment.Progress(io.StringIO()))
+        return environment.provide_readers(root, environment.ProgressLine(io.StringIO()))
 
     assert [provide(), provide()] == [True, False]
     pins.write_text(PINS.replace("3.0", "3.1"), encoding="utf-8")
@@ -146,13 +146,13 @@ def test_a_moved_clone_gets_a_new_environment(root: Path, made: list[str], tmp_p
 def test_a_failure_of_pip_ends_with_its_last_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "_run_shown", lambda *_: (1, ["ERROR: no matching distribution\n"]))
     with pytest.raises(UnavailableError, match=r"run `make setup` again\.\nERROR: no matching distribution"):
-        environment.pip_install(Path("python"), [], environment.Progress(io.StringIO()))
+        environment.pip_install(Path("python"), [], environment.ProgressLine(io.StringIO()))
 
 
 def test_a_command_is_shown_while_it_runs_and_its_output_kept(tmp_path: Path) -> None:
     shown = io.StringIO()
     command = [sys.executable, "-c", "print('Collecting alpha'); print('noise')"]
-    assert environment._run_shown(command, "doing", environment.Progress(shown)) == (
+    assert environment._run_shown(command, "doing", environment.ProgressLine(shown)) == (
         0,
         ["Collecting alpha\n", "noise\n"],
     )
@@ -162,7 +162,7 @@ def test_a_command_is_shown_while_it_runs_and_its_output_kept(tmp_path: Path) ->
 def test_progress_rewrites_its_line_on_a_terminal_and_appends_elsewhere() -> None:
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):
-        progress = environment.Progress(stream)
+        progress = environment.ProgressLine(stream)
         progress.show("one")
         progress.show("two", last=True)
     assert terminal.getvalue().count("\n") == 1

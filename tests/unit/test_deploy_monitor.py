@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from deploy.local.runfile import RunFile
-from deploy.monitor.answers import make_answers
-from deploy.monitor.flowing import FlowTime
+from deploy.monitor.answers import make_page_api
+from deploy.monitor.flowing import HealthyFlowSpans
 from deploy.monitor.run import _command_line
 from deploy.settings import Settings
-from monitoring.page.answers import Answers
+from monitoring.page.answers import PageApi
 
 
 def test_commands_name_the_embedded_run_or_the_settings_that_are_watched(tmp_path: Path) -> None:
@@ -47,7 +47,7 @@ def test_no_secret_stands_in_any_answer(
     monkeypatch.setattr("ingest.state.read_state", lambda _kafka: [])
     stage = make_page_stage(
         page_token_file=str(tmp_path / "token"),
-        answers=_as_mapping(make_answers(settings, threading.Event(), FlowTime())),
+        answers=_as_mapping(make_page_api(settings, threading.Event(), HealthyFlowSpans())),
     )
     snapshot = monitor._board.encoded or b""
     assert b'"redrive":true' in snapshot
@@ -70,5 +70,5 @@ def test_no_secret_stands_in_any_answer(
         assert not [answer for answer in told if text.encode() in answer]
 
 
-def _as_mapping(answers: Answers) -> dict[str, Any]:
+def _as_mapping(answers: PageApi) -> dict[str, Any]:
     return {name: getattr(answers, name) for name in ("device", "devices", "dead_letters", "dead_letter", "redrive")}

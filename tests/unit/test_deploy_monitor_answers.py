@@ -9,12 +9,12 @@ import pytest
 from tidegate_tests_fixtures_fleet import ago, device, flowed, letter, minute
 from tidegate_tests_fixtures_naughty import NAUGHTY
 
-from deploy.monitor.answers import make_answers
+from deploy.monitor.answers import make_page_api
 from deploy.monitor.device import show_device
 from deploy.monitor.fleet import FleetProbe
-from deploy.monitor.flowing import FlowTime
+from deploy.monitor.flowing import HealthyFlowSpans
 from deploy.settings import Settings
-from monitoring.page.answers import Answers, PageError
+from monitoring.page.answers import PageApi, PageError
 
 HOSTILE = sorted(
     {
@@ -30,13 +30,13 @@ HOSTILE = sorted(
 
 
 @pytest.fixture
-def answers(small_lake: Any, monkeypatch: pytest.MonkeyPatch) -> Answers:
+def answers(small_lake: Any, monkeypatch: pytest.MonkeyPatch) -> PageApi:
     monkeypatch.setattr("ingest.state.read_state", lambda _kafka: [])
     settings = Settings.model_validate({"lake": {"root": small_lake.root}})
-    return make_answers(settings, threading.Event(), flowed((90_000, 0)))
+    return make_page_api(settings, threading.Event(), flowed((90_000, 0)))
 
 
-def test_hostile_device_ids_come_back_as_they_are_and_find_themselves_alone(small_lake: Any, answers: Answers) -> None:
+def test_hostile_device_ids_come_back_as_they_are_and_find_themselves_alone(small_lake: Any, answers: PageApi) -> None:
     """All naughty strings as ids, as metrics and as topics: through SQL and JSON unchanged, and none is any other."""
     small_lake.put("devices", *(device(text, seen=10 + n) for n, text in enumerate(HOSTILE)))
     small_lake.put(
@@ -58,12 +58,12 @@ def test_hostile_device_ids_come_back_as_they_are_and_find_themselves_alone(smal
         assert [(each["device"], each["letters"]) for each in listed["causes"][0]["by_device"]] == [(text, 1)]
         assert answers.dead_letters(text, None, 10, None)["letters"] == []
         assert text in {each["device"] for each in answers.devices(text, 500)["devices"]}
-    probe = FleetProbe(small_lake.root, FlowTime())
+    probe = FleetProbe(small_lake.root, HealthyFlowSpans())
     probe.look()
     assert {each["device"] for each in probe.devices["talkers"]} <= set(HOSTILE)
 
 
-def test_hostile_payloads_are_text_of_an_answer(small_lake: Any, answers: Answers) -> None:
+def test_hostile_payloads_are_text_of_an_answer(small_lake: Any, answers: PageApi) -> None:
     payloads = [text.encode("utf-8", "surrogatepass") for text in HOSTILE[::41]] + [b"\xff\xfe\x00\x1b[31m", b""]
     small_lake.put("dead_letters", *(letter(n, payload=payload, got="<b>") for n, payload in enumerate(payloads)))
     for number, payload in enumerate(payloads):
@@ -77,7 +77,7 @@ def test_hostile_payloads_are_text_of_an_answer(small_lake: Any, answers: Answer
         assert isinstance(found["received_at"], float)
 
 
-def test_one_device_with_its_last_readings(small_lake: Any, answers: Answers) -> None:
+def test_one_device_with_its_last_readings(small_lake: Any, answers: PageApi) -> None:
     rows = [
         {"device": "a", "metric": metric, "value": float(n), "unit": "Cel", "event_time": at, "received_at": at}
         for metric in ("temperature", "humidity")
@@ -112,7 +112,7 @@ def test_a_device_is_silent_on_its_page_where_the_list_says_so(small_lake: Any) 
         device("came and went", seen=400, interval=1.0, first_seen=ago(402)),
     )
 
-    def told(flow: FlowTime) -> list[bool | None]:
+    def told(flow: HealthyFlowSpans) -> list[bool | None]:
         names = ("silent", "slow", "never learned", "gone for days", "came and went")
         return [show_device(small_lake.root, name, flow)["is_silent"] for name in names]
 
@@ -120,7 +120,7 @@ def test_a_device_is_silent_on_its_page_where_the_list_says_so(small_lake: Any) 
     assert told(flowed((90_000, 395), flowing=False)) == [False, False, None, None, None]
 
 
-def test_many_metrics_and_lone_numbers_are_bounded_and_json(small_lake: Any, answers: Answers) -> None:
+def test_many_metrics_and_lone_numbers_are_bounded_and_json(small_lake: Any, answers: PageApi) -> None:
     values = [float("nan"), float("inf"), 1.0]
     small_lake.put("devices", device("a", seen=1))
     small_lake.put(
@@ -133,7 +133,7 @@ def test_many_metrics_and_lone_numbers_are_bounded_and_json(small_lake: Any, ans
 
 
 @pytest.mark.parametrize("wrong", ["0-1' OR true --", "", "a b", "0-1\n", "é", "x" * 301, "0-1;"])
-def test_an_id_that_is_none_is_refused_before_it_is_sql(answers: Answers, wrong: str) -> None:
+def test_an_id_that_is_none_is_refused_before_it_is_sql(answers: PageApi, wrong: str) -> None:
     with pytest.raises(PageError) as told:
         answers.dead_letter(wrong)
     assert told.value.status == 400
@@ -142,14 +142,14 @@ def test_an_id_that_is_none_is_refused_before_it_is_sql(answers: Answers, wrong:
     assert told.value.status == 400
 
 
-def test_a_letter_that_is_not_there_is_told(answers: Answers) -> None:
+def test_a_letter_that_is_not_there_is_told(answers: PageApi) -> None:
     with pytest.raises(PageError, match="no dead letter 0-9") as told:
         answers.dead_letter("0-9")
     assert told.value.status == 404
 
 
 def test_redrives_are_made_of_the_letters_asked_for_one_at_a_time(
-    answers: Answers, monkeypatch: pytest.MonkeyPatch
+    answers: PageApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[dict[str, Any]] = []
     running, go = threading.Event(), threading.Event()
@@ -175,7 +175,7 @@ def test_redrives_are_made_of_the_letters_asked_for_one_at_a_time(
     assert answers.redrive(["0-1"], False) == {"letters": 2, "unknown": ["0-1"]}
 
 
-def test_a_dry_run_over_real_tables(small_lake: Any, answers: Answers) -> None:
+def test_a_dry_run_over_real_tables(small_lake: Any, answers: PageApi) -> None:
     named = {"gateway": "g", "gateway_epoch": 1, "message_number": 1}
     payload = b'{"values": {"t": 1}}'
     small_lake.put("dead_letters", letter(1, topic="tidegate/v1/a/readings", payload=payload, **named))

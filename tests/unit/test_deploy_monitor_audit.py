@@ -12,10 +12,10 @@ from prometheus_client import CollectorRegistry
 from deploy.monitor import audit as audits
 from deploy.monitor import audit_run
 from deploy.monitor.audit import MOST_WINDOW_SECONDS, AuditProbe
-from deploy.monitor.audit_run import AuditRun, TooLongError, audit_command
+from deploy.monitor.audit_run import AuditRun, AuditTimeoutError, audit_command
 from ingest.contract.errors import UnavailableError
 from monitoring.metrics.monitor import AUDIT, MonitorMetrics
-from monitoring.probe import Probe, Probes
+from monitoring.probe import Probe, ProbeSet
 
 Wait = Callable[..., Any]
 REPORT = {"received": 50, "unaccounted": 3, "pending": 2, "duplicate_rows": 1, "order_violations": 0, "notes": ["a"]}
@@ -150,7 +150,7 @@ def test_an_audit_that_takes_long_keeps_its_figures_in_the_metrics(
         looks.append(1)
         return found
 
-    probes = Probes([Probe("audit", 0.05, look, audit.close)], MonitorMetrics(registry))
+    probes = ProbeSet([Probe("audit", 0.05, look, audit.close)], MonitorMetrics(registry))
     probes.start()
     told = lambda: registry.get_sample_value("tidegate_audit_messages")  # noqa: E731
     wait_until(lambda: told() == 50)
@@ -233,7 +233,7 @@ def test_one_that_was_broken_off_is_followed_by_a_usual_one(probe: AuditProbe, s
     """Else every one after it would be longer still, and none would ever end."""
     probe.look()
     clock.now += 6000
-    script.says = TooLongError("the audit took longer than 900 s and was stopped")
+    script.says = AuditTimeoutError("the audit took longer than 900 s and was stopped")
     with pytest.raises(UnavailableError, match="was stopped"):
         probe.look()
     script.says = PROVEN
@@ -296,7 +296,7 @@ def test_a_run_that_finds_nothing_tells_its_last_words(run: Callable[..., AuditR
 
 def test_a_run_that_takes_too_long_is_ended(run: Callable[..., AuditRun], wait_until: Wait) -> None:
     audit = run("import time; time.sleep(600)", timeout_seconds=0.0)
-    with pytest.raises(TooLongError, match="took longer than 0 s"):
+    with pytest.raises(AuditTimeoutError, match="took longer than 0 s"):
         wait_until(audit.poll)
     assert audit._process.returncode is not None
 

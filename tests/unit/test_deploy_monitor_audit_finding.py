@@ -12,8 +12,15 @@ import pytest
 from deploy.cli import run
 from deploy.monitor import audit as audits
 from deploy.monitor.audit import AuditProbe
-from deploy.monitor.audit_finding import Audited, Faults, Finding, accept_finding, finding_after, finding_file
-from deploy.monitor.audit_run import TooLongError
+from deploy.monitor.audit_finding import (
+    AuditFinding,
+    BalanceFaults,
+    FinishedAudit,
+    accept_finding,
+    finding_after,
+    finding_file,
+)
+from deploy.monitor.audit_run import AuditTimeoutError
 
 WELL: Mapping[str, Any] = {
     "received": 50, "unaccounted": 0, "pending": 0, "duplicate_rows": 0, "order_violations": 0, "notes": [],
@@ -223,9 +230,9 @@ def test_looks_back_never_take_more_than_their_share_and_new_time_is_looked_at_b
 def test_a_look_back_that_is_broken_off_costs_the_usual_ones_nothing(running: Running) -> None:
     running.audits.lost = [running.clock.now] * 7
     assert running.after(60) == 7
-    running.audits.fails, running.audits.seconds = TooLongError("the audit took longer than 900 s"), 900.0
+    running.audits.fails, running.audits.seconds = AuditTimeoutError("the audit took longer than 900 s"), 900.0
     running.clock.now += 600
-    with pytest.raises(TooLongError):
+    with pytest.raises(AuditTimeoutError):
         running.probe.look()
     running.audits.fails, running.audits.seconds = None, 7.0
     assert running.after(1500) == 7
@@ -252,15 +259,15 @@ def test_a_file_that_is_damaged_is_said_and_nothing_more(running: Running, caplo
 
 
 READ = {"a/0": (10, 20), "b/0": (5, 5)}
-HELD = Finding(1000.0, 2000.0, Faults(7), READ)
+HELD = AuditFinding(1000.0, 2000.0, BalanceFaults(7), READ)
 BACK = {"a/0": (8, 30), "b/0": (5, 5)}
 NEWER = {"a/0": (20, 30)}
 
 
 def audited(
     since: float, *faults: int, pending: int = 0, read: Mapping[str, tuple[int, int]] = BACK, oldest: int = 10
-) -> Audited:
-    return Audited(since, 3000.0, pending, Faults(*faults), read, {"a/0": oldest, "b/0": 99})
+) -> FinishedAudit:
+    return FinishedAudit(since, 3000.0, pending, BalanceFaults(*faults), read, {"a/0": oldest, "b/0": 99})
 
 
 @pytest.mark.parametrize(
@@ -268,12 +275,12 @@ def audited(
     [
         (audited(1000), None),
         (audited(1000, pending=2), HELD),
-        (audited(1000, 3), Finding(1000.0, 3000.0, Faults(3), BACK)),
+        (audited(1000, 3), AuditFinding(1000.0, 3000.0, BalanceFaults(3), BACK)),
         (audited(1060, read=NEWER), HELD),
-        (audited(1060, 5, 1, read=NEWER), Finding(1000.0, 3000.0, Faults(7, 1), READ)),
-        (audited(2000, 5, 1, read=NEWER), Finding(1000.0, 3000.0, Faults(12, 1), READ)),
+        (audited(1060, 5, 1, read=NEWER), AuditFinding(1000.0, 3000.0, BalanceFaults(7, 1), READ)),
+        (audited(2000, 5, 1, read=NEWER), AuditFinding(1000.0, 3000.0, BalanceFaults(12, 1), READ)),
         (audited(900, oldest=11), replace(HELD, provable=False)),
-        (audited(2000, 1, read=NEWER, oldest=11), Finding(1000.0, 3000.0, Faults(8), READ, provable=False)),
+        (audited(2000, 1, read=NEWER, oldest=11), AuditFinding(1000.0, 3000.0, BalanceFaults(8), READ, provable=False)),
         (audited(900, read={"a/0": (0, 4)}, oldest=0), replace(HELD, provable=False)),
         (audited(900, read={}, oldest=0), replace(HELD, provable=False)),
     ],
@@ -282,7 +289,7 @@ def audited(
         "a topic made anew", "a topic that is gone",
     ],
 )  # fmt: skip
-def test_what_is_held_after_one_more_audit(audit: Audited, after: Finding | None) -> None:
+def test_what_is_held_after_one_more_audit(audit: FinishedAudit, after: AuditFinding | None) -> None:
     assert finding_after(HELD, audit) == after
 
 

@@ -9,7 +9,7 @@ from tidegate_tests_fixtures_fleet import ago, device, flowed, letter, minute
 from deploy.monitor.dead_letters import list_dead_letters
 from deploy.monitor.device import show_device
 from deploy.monitor.device_readings import text_runs
-from deploy.monitor.left_out import LeftOutFields
+from deploy.monitor.left_out import LeftOutReader
 from deploy.settings import Settings
 from gateway.left_out import encode_left_out
 from ingest.contract.errors import RetryableError
@@ -150,7 +150,7 @@ def test_the_fields_that_the_routes_of_a_device_leave_out_are_listed(
     mapping = {"keep": ["t"]}
     routes = [{"filter": name, "mapping": mapping} for name in ("site/a/#", "site/#", "refused/+")]
     settings = Settings.model_validate({"routes": routes})
-    left_out = LeftOutFields(lambda: settings, clock=lambda: now[0])
+    left_out = LeftOutReader(lambda: settings, clock=lambda: now[0])
     small_lake.put("readings", reading(3, value=1.0, mqtt_topic="site/a/s"), reading(2, value=1.0, mqtt_topic="none"))
     small_lake.put("readings", {**reading(3, value=1.0, mqtt_topic="site/b/s"), "device": "b"})
     small_lake.put("dead_letters", letter(1, device="a", topic="refused/a"))

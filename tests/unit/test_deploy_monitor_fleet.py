@@ -12,7 +12,7 @@ from tidegate_tests_fixtures_fleet import ago, device, flowed, letter, minute
 
 from deploy.monitor.device import show_device
 from deploy.monitor.fleet import FleetProbe
-from deploy.monitor.flowing import FlowTime
+from deploy.monitor.flowing import HealthyFlowSpans
 from ingest.contract.errors import UnavailableError
 from lakehouse.query import run_sql
 from monitoring.alerts.catalog_devices import FIRST_REFUSALS
@@ -21,7 +21,7 @@ from monitoring.silence import SILENT_DEVICES
 HOUR, DAY = 3600.0, 86_400.0
 
 
-def fleet_of(lake: Any, flow: FlowTime | None = None) -> tuple[FleetProbe, Mapping[str, Any]]:
+def fleet_of(lake: Any, flow: HealthyFlowSpans | None = None) -> tuple[FleetProbe, Mapping[str, Any]]:
     probe = FleetProbe(lake.root, flow or flowed((90_000, 0)))
     return probe, probe.look()
 
@@ -114,7 +114,7 @@ def test_nobody_is_silent_while_the_way_to_the_tables_is_shut(small_lake: Any) -
     assert silent_of(small_lake, flowed((9000, 395), flowing=False)) == ["really"]
 
 
-def silent_of(lake: Any, flow: FlowTime) -> list[str]:
+def silent_of(lake: Any, flow: HealthyFlowSpans) -> list[str]:
     return [each["device"] for each in fleet_of(lake, flow)[0].devices["silent"]]
 
 
@@ -130,7 +130,7 @@ def test_nobody_is_silent_for_the_time_of_an_outage(small_lake: Any) -> None:
 
 def test_a_monitor_that_just_started_calls_nobody_silent_yet(small_lake: Any) -> None:
     small_lake.put("devices", device("spoke before", seen=3600, interval=10.0))
-    assert silent_of(small_lake, FlowTime()) == []
+    assert silent_of(small_lake, HealthyFlowSpans()) == []
     assert silent_of(small_lake, flowed((30, 0))) == []
     assert silent_of(small_lake, flowed((65, 0))) == ["spoke before"]
 
@@ -143,7 +143,7 @@ def test_the_longest_silent_are_listed_and_all_are_counted(small_lake: Any) -> N
 
 
 def test_time_in_which_the_way_was_well_is_remembered_in_spans() -> None:
-    flow = FlowTime()
+    flow = HealthyFlowSpans()
     for now in (*range(0, 20, 2), 40, 42):
         flow.note(float(now), flowing=now not in (10, 12))
     assert flow.spans == ((0.0, 8.0), (14.0, 42.0))
@@ -157,7 +157,7 @@ def test_time_in_which_the_way_was_well_is_remembered_in_spans() -> None:
 
 
 def test_many_outages_of_the_way_take_no_more_room_and_lose_no_time_in_which_it_was_well() -> None:
-    flow = FlowTime()
+    flow = HealthyFlowSpans()
     for number in range(1000):
         flow.note(60.0 * number, flowing=True)
         flow.note(60.0 * number + 40, flowing=True)

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from deploy.monitor.parts import supervised
+from deploy.monitor.parts import read_supervised_parts
 from deploy.monitor.probes import groups_of, is_flowing
 from deploy.monitor.prometheus import burning
-from deploy.monitor.targets import targets_of
+from deploy.monitor.targets import scrape_targets
 from deploy.settings import Settings
 from lakehouse.settings import LakeSettings
 from monitoring.alerts.catalog import ALERTS
@@ -21,29 +21,29 @@ from monitoring.settings import MonitoringSettings
 
 
 def test_the_supervisors_word_counts_while_it_is_fresh(tmp_path: Path) -> None:
-    assert supervised(tmp_path) is None
+    assert read_supervised_parts(tmp_path) is None
     state = {"at": time.time(), "ready": True, "parts": {"kafka": {"state": "ready", "detail": ""}}}
     (tmp_path / "state.json").write_text(json.dumps(state))
-    found = supervised(tmp_path)
+    found = read_supervised_parts(tmp_path)
     assert found is not None
     assert (found.ready, found.parts["kafka"]["state"]) == (True, "ready")
     (tmp_path / "state.json").write_text(json.dumps({**state, "at": time.time() - 60}))
-    assert supervised(tmp_path) is None
+    assert read_supervised_parts(tmp_path) is None
     for text in ("{", "[]", "null", '{"at": "x"}', json.dumps({"at": time.time(), "parts": [1]})):
         (tmp_path / "state.json").write_text(text)
-        assert supervised(tmp_path) is None
+        assert read_supervised_parts(tmp_path) is None
 
 
 def test_targets_are_the_ports_or_the_addresses_given() -> None:
     settings = MonitoringSettings(targets={"gateway": ("a:1", "http://b:2/metrics/"), "canary": ()})
-    found = [(each.job, each.url, each.instance) for each in targets_of(settings)]
+    found = [(each.job, each.url, each.instance) for each in scrape_targets(settings)]
     assert found == [
         ("tidegate-gateway", "http://a:1/metrics", "a:1"),
         ("tidegate-gateway", "http://b:2/metrics/", "b:2"),
         ("tidegate-stream", "http://127.0.0.1:9472/metrics", None),
     ], "an empty list is a part that nobody runs, and the monitor does not ask itself"
     everywhere = MonitoringSettings(metrics_host="::")
-    assert next(iter(targets_of(everywhere))).url == "http://[::1]:9471/metrics"
+    assert next(iter(scrape_targets(everywhere))).url == "http://[::1]:9471/metrics"
 
 
 def test_devices_can_be_called_silent_only_while_their_messages_would_arrive() -> None:

@@ -13,9 +13,9 @@ import psutil
 import pytest
 
 from deploy.local import part as part_module
-from deploy.local.guard import RUN_ID, kill_marked, marked
+from deploy.local.guard import RUN_ID, find_marked_processes, kill_marked
 from deploy.local.part import SILENT_SINCE, Part, PartSpec, backoff_seconds
-from deploy.local.specs import hangs
+from deploy.local.specs import reports_hang
 from monitoring.scrape import SILENT
 
 Wait = Callable[..., Any]
@@ -146,7 +146,7 @@ def test_wrong_settings_are_final_and_the_sentence_is_shown(make_part: Callable[
     ],
 )
 def test_waiting_for_another_part_is_no_hang(detail: str, hung: bool) -> None:
-    assert hangs(detail) is hung
+    assert reports_hang(detail) is hung
 
 
 def test_a_part_that_hangs_after_it_served_is_started_anew(
@@ -154,7 +154,7 @@ def test_a_part_that_hangs_after_it_served_is_started_anew(
 ) -> None:
     monkeypatch.setattr(part_module, "STALLED_SECONDS", 0.2)
     answers = {"now": (True, "up")}
-    part = make_part(FOREVER, ready=lambda: answers["now"], stalled=hangs)
+    part = make_part(FOREVER, ready=lambda: answers["now"], stalled=reports_hang)
     entered = followed(part)
     first = wait_until(lambda: part.state == "ready" and part.pid, what="the part being ready")
     answers["now"] = (False, SILENT)
@@ -177,7 +177,7 @@ def test_a_part_that_was_ready_and_is_silent_is_down_since_then(
         looks.append(answers["now"][1])
         return answers["now"]
 
-    part = started(make_part(FOREVER, ready=ready, stalled=hangs))
+    part = started(make_part(FOREVER, ready=ready, stalled=reports_hang))
     wait_until(lambda: looks.count(SILENT) > 2, what="looks at one that never served")
     assert (part.state, part.detail) == ("starting", SILENT)
     answers["now"] = (True, "up")
@@ -206,7 +206,7 @@ def test_a_part_that_waits_or_lacks_kafka_is_left_alone(
         return answers["now"]
 
     kafka = make_part(FOREVER, name="kafka")
-    part = make_part(FOREVER, name="gateway", ready=ready, stalled=hangs, stalls_with=("kafka",))
+    part = make_part(FOREVER, name="gateway", ready=ready, stalled=reports_hang, stalls_with=("kafka",))
     started(part, {"kafka": kafka, "gateway": part})
     pid = wait_until(lambda: part.state == "ready" and part.pid, what="the part being ready")
     for words in (SILENT, "waiting for Kafka"):
@@ -273,10 +273,10 @@ def test_the_guard_clears_up_after_a_killed_supervisor(wait_until: Wait) -> None
         ],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
-    wait_until(lambda: marked(run_id), what="the child of the run")
+    wait_until(lambda: find_marked_processes(run_id), what="the child of the run")
     supervisor.kill()
     supervisor.wait()
-    wait_until(lambda: not marked(run_id), what="the end of the run's processes")
+    wait_until(lambda: not find_marked_processes(run_id), what="the end of the run's processes")
 
 
 def test_processes_of_another_run_are_spared() -> None:

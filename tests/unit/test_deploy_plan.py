@@ -8,7 +8,7 @@ import yaml
 
 from deploy.local import artifacts
 from deploy.local.announce import announcement, render_announcement
-from deploy.local.budget import memory_budget_mb, memory_line
+from deploy.local.budget import describe_memory_budget, memory_budget_mb
 from deploy.local.claims import PortClaims
 from deploy.local.locate import locate_settings
 from deploy.local.page import make_page_token, page_address, page_token
@@ -92,7 +92,7 @@ def test_the_embedded_kafka_is_bounded_for_a_laptop(tmp_path: Path) -> None:
 
 def test_memory_stays_within_the_promise() -> None:
     assert sum(memory_budget_mb(Settings()).values()) <= 4 * 1024
-    assert "needs up to" in memory_line(Settings())[1]
+    assert "needs up to" in describe_memory_budget(Settings())[1]
 
 
 def test_it_tells_where_the_page_is_first_and_what_a_person_needs(tmp_path: Path) -> None:

@@ -16,18 +16,18 @@ from deploy.cli import run
 from deploy.commands import record_text
 from deploy.commands.groups import member_names, parse_target
 from deploy.commands.record_text import (
+    argument_bytes,
     compile_format,
-    delimiter,
     json_line,
+    parse_delimiter,
     parse_headers,
     parse_start,
-    records_from,
-    typed,
+    split_records,
 )
-from ingest.group_state import Member
-from ingest.rewind import Target
-from ingest.send import Outgoing
-from ingest.tail import Start, TailRecord
+from ingest.group_state import GroupMember
+from ingest.rewind import RewindTarget
+from ingest.send import OutgoingRecord
+from ingest.tail import TailRecord, TailStart
 
 RECORD = TailRecord("rooms", 2, 17, 1_764_000_000_000, "create", b"k", b"v\xff", (("a", b"1"), ("b", None)))
 
@@ -70,15 +70,15 @@ def test_a_line_of_json_loses_no_byte(value: bytes, key: bytes | None) -> None:
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("beginning", Start("beginning")),
-        ("end", Start("end")),
-        ("-3", Start("last", 3)),
-        ("1234", Start("offset", 1234)),
-        ("s@1764000000000", Start("time", 1_764_000_000_000)),
-        ("s@2025-11-24T16:00:00Z", Start("time", 1_764_000_000_000)),
+        ("beginning", TailStart("beginning")),
+        ("end", TailStart("end")),
+        ("-3", TailStart("last", 3)),
+        ("1234", TailStart("offset", 1234)),
+        ("s@1764000000000", TailStart("time", 1_764_000_000_000)),
+        ("s@2025-11-24T16:00:00Z", TailStart("time", 1_764_000_000_000)),
     ],
 )
-def test_places_to_begin(text: str, wanted: Start) -> None:
+def test_places_to_begin(text: str, wanted: TailStart) -> None:
     assert parse_start(text) == wanted
 
 
@@ -86,7 +86,7 @@ def test_a_place_or_target_that_is_none_says_what_was_wanted() -> None:
     for text in ("", "--3", "s@yesterday", "+4", "1.5", "9" * 30):
         with pytest.raises(typer.BadParameter, match="wanted"):
             parse_start(text)
-    assert parse_target("earliest") == Target("earliest") and parse_target("7") == Target("offset", 7)
+    assert parse_target("earliest") == RewindTarget("earliest") and parse_target("7") == RewindTarget("offset", 7)
     assert abs(parse_target("10m-ago").at - (time.time() - 600) * 1000) < 5000
     with pytest.raises(typer.BadParameter, match="in the future"):
         parse_target("2999-01-01T00:00:00Z")
@@ -97,24 +97,29 @@ def test_a_place_or_target_that_is_none_says_what_was_wanted() -> None:
 )
 def test_records_do_not_depend_on_how_bytes_come(texts: list[bytes], step: int, ended: bool) -> None:
     content = b"\n".join(texts) + (b"\n" if ended else b"")
-    assert [one.value for one in records_from(source(content, step))] == [text for text in texts if text]
+    assert [one.value for one in split_records(source(content, step))] == [text for text in texts if text]
 
 
 @given(st.binary(max_size=60), st.integers(1, 7), st.sampled_from([b"ab", b"aab", b"\r\n", b"aa"]))
 def test_a_delimiter_of_several_bytes_may_come_in_pieces(content: bytes, step: int, between: bytes) -> None:
     content = content.replace(b"\0", between)
-    found = [one.value for one in records_from(source(content, step), delimited_by=between)]
+    found = [one.value for one in split_records(source(content, step), delimited_by=between)]
     assert between.join(text for text in content.split(between) if text) == between.join(filter(None, found))
 
 
 def test_keys_delimiters_and_nulls() -> None:
     content = b"a:1;b:;plain;:x"
-    found = list(records_from(source(content, 3), delimited_by=b";", key_delimiter=b":", empty_is_null=True))
-    assert found == [Outgoing(b"1", b"a"), Outgoing(None, b"b"), Outgoing(b"plain", None), Outgoing(b"x", None)]
-    assert list(records_from(source(b"one", 9), key=b"k")) == [Outgoing(b"one", b"k")]
-    assert delimiter(r"\t") == b"\t" and delimiter("%") == b"%"
+    found = list(split_records(source(content, 3), delimited_by=b";", key_delimiter=b":", empty_is_null=True))
+    assert found == [
+        OutgoingRecord(b"1", b"a"),
+        OutgoingRecord(None, b"b"),
+        OutgoingRecord(b"plain", None),
+        OutgoingRecord(b"x", None),
+    ]
+    assert list(split_records(source(b"one", 9), key=b"k")) == [OutgoingRecord(b"one", b"k")]
+    assert parse_delimiter(r"\t") == b"\t" and parse_delimiter("%") == b"%"
     with pytest.raises(typer.BadParameter, match="at least one character"):
-        delimiter("")
+        parse_delimiter("")
     assert parse_headers(["a=1=2", "b"]) == [("a", b"1=2"), ("b", None)]
     with pytest.raises(typer.BadParameter, match="use NAME=VALUE"):
         parse_headers(["=1"])
@@ -122,7 +127,7 @@ def test_keys_delimiters_and_nulls() -> None:
 
 def test_bytes_that_are_no_utf_8_come_through_from_the_command_line() -> None:
     typed_text = os.fsdecode(b"\xffk")
-    assert typed(typed_text) == b"\xffk" and delimiter(typed_text) == b"\xffk"
+    assert argument_bytes(typed_text) == b"\xffk" and parse_delimiter(typed_text) == b"\xffk"
     assert compile_format(os.fsdecode(b"\xff%k"))(RECORD) == b"\xffk"
     assert parse_headers([os.fsdecode(b"a=\xff")]) == [("a", b"\xff")]
     with pytest.raises(typer.BadParameter, match="printable characters"):
@@ -157,11 +162,11 @@ def test_an_empty_address_is_refused(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_members_that_share_a_client_id_are_told_apart() -> None:
-    members = [Member(f"{name}-{at}aaaaaaaaaa", name, "h", ()) for name, at in (("a", 1), ("a", 2), ("b", 3))]
+    members = [GroupMember(f"{name}-{at}aaaaaaaaaa", name, "h", ()) for name, at in (("a", 1), ("a", 2), ("b", 3))]
     assert list(member_names(members).values()) == ["a-1aaaaaaa", "a-2aaaaaaa", "b"]
 
 
 def test_a_stream_without_delimiter_is_refused_before_memory_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record_text, "MOST_RECORD_BYTES", 1000)
     with pytest.raises(typer.BadParameter, match="name the right one with -D"):
-        list(records_from(lambda _most: b"x" * 100))
+        list(split_records(lambda _most: b"x" * 100))

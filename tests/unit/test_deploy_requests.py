@@ -12,7 +12,7 @@ from deploy.requests import run_request
 from deploy.settings import Settings, load_settings
 from ingest.contract.errors import ConfigError, RetryableError, TidegateError, UnavailableError
 from lakehouse.lock import WriterLock, is_held
-from lakehouse.requests import TRIES, Request, await_answer, pending, run_pending, submit
+from lakehouse.requests import TRIES, Request, await_answer, pending_requests, run_pending, submit_request
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_a_writer_that_ends_before_it_answers_leaves_the_request_to_this_process
     request = Request("maintain", {})
 
     def end() -> None:
-        while not pending(settings.lake.root):
+        while not pending_requests(settings.lake.root):
             pass
         lock.close()
 
@@ -84,7 +84,7 @@ def test_a_writer_that_ends_before_it_answers_leaves_the_request_to_this_process
     assert run_request(settings, request) == {"by": "this process"}
     ending.join()
     assert here == [request]
-    assert pending(settings.lake.root) == []
+    assert pending_requests(settings.lake.root) == []
 
 
 def test_a_busy_writer_keeps_the_request(settings: Settings, here: list[Request]) -> None:
@@ -93,7 +93,7 @@ def test_a_busy_writer_keeps_the_request(settings: Settings, here: list[Request]
     with pytest.raises(UnavailableError, match=request.id):
         run_request(settings, request, patience_seconds=0.0)
     lock.close()
-    assert pending(settings.lake.root) == [request]
+    assert pending_requests(settings.lake.root) == [request]
 
 
 def test_tables_in_an_object_store_take_no_requests(here: list[Request]) -> None:
@@ -103,9 +103,9 @@ def test_tables_in_an_object_store_take_no_requests(here: list[Request]) -> None
 
 
 def test_a_request_that_fails_unforeseen_keeps_no_other_waiting_and_is_given_up(tmp_path: Path) -> None:
-    bad = submit(str(tmp_path), Request("bad", {}))
+    bad = submit_request(str(tmp_path), Request("bad", {}))
     for number in range(TRIES):
-        good = submit(str(tmp_path), Request("good", {"number": number}))
+        good = submit_request(str(tmp_path), Request("good", {"number": number}))
 
         def run(request: Request) -> dict[str, Any]:
             if request.kind == "bad":
@@ -116,7 +116,7 @@ def test_a_request_that_fails_unforeseen_keeps_no_other_waiting_and_is_given_up(
         with pytest.raises(KeyError):
             run_pending(str(tmp_path), run)
         assert await_answer(str(tmp_path), good, patience_seconds=0) == {"number": number}
-    assert pending(str(tmp_path)) == []
+    assert pending_requests(str(tmp_path)) == []
     with pytest.raises(TidegateError, match=r"5 times.*a bug"):
         await_answer(str(tmp_path), bad, patience_seconds=0)
 
@@ -132,7 +132,7 @@ def test_a_request_that_fails_unforeseen_keeps_no_other_waiting_and_is_given_up(
 def test_a_refusal_by_the_writer_has_the_exit_code_that_it_has_here(
     tmp_path: Path, error: TidegateError, kind: type[TidegateError]
 ) -> None:
-    asked = submit(str(tmp_path), Request("x", {}))
+    asked = submit_request(str(tmp_path), Request("x", {}))
 
     def refuse(request: Request) -> dict[str, Any]:
         raise error

@@ -12,7 +12,7 @@ from deploy.local.runfile import DataLock, RunFile
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
 from deploy.settings_reload import SettingsFile
-from gateway.outcome import Gate
+from gateway.outcome import MessageProcessor
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings
 
@@ -117,7 +117,7 @@ def test_the_page_judges_by_the_routes_that_apply_now(folder: Path, caplog: pyte
 
 def test_a_decoder_whose_file_came_since_is_found_and_the_others_keep_what_they_know(tmp_path: Path) -> None:
     limits = GatewaySettings(decoders=str(tmp_path))
-    gate = Gate(compile_routes((), limits), limits)
+    gate = MessageProcessor(compile_routes((), limits), limits)
     before = dict(gate._decoders)
     (tmp_path / "kiln.py").write_text("def decode(topic, payload):\n    return None\n", "utf-8")
     gate.find_decoders()

@@ -9,7 +9,7 @@ import pytest
 
 from deploy.cli import run
 from deploy.command_line import command_name
-from deploy.commands.route_suggest import what_next
+from deploy.commands.route_suggest import suggest_next_step
 
 Captured = pytest.CaptureFixture[str]
 LINES = (
@@ -44,13 +44,13 @@ def test_the_draft_is_shown_with_its_readings_and_written_on_yes(
 
 
 def test_a_run_takes_the_file_that_was_written_without_a_restart() -> None:
-    said = what_next(Path("my.toml"), None, Path("my data"), from_dlq=True)
+    said = suggest_next_step(Path("my.toml"), None, Path("my data"), from_dlq=True)
     name = command_name()
     assert f"`{name} route apply my.toml --data 'my data'` applies it to the running gateway. " in said
     assert f"`{name} dlq redrive --data 'my data'` stores" in said
-    assert what_next(Path("x"), None, None, from_dlq=False) == "Restart the gateway with it."
-    assert what_next(Path("x"), Path("y"), None, from_dlq=False) == "Restart the gateway with it."
-    same = what_next(Path("x"), Path("x"), None, from_dlq=False)
+    assert suggest_next_step(Path("x"), None, None, from_dlq=False) == "Restart the gateway with it."
+    assert suggest_next_step(Path("x"), Path("y"), None, from_dlq=False) == "Restart the gateway with it."
+    same = suggest_next_step(Path("x"), Path("x"), None, from_dlq=False)
     assert same == "A gateway that runs with this file reads it within seconds."
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.settings import Settings, child_environment, fault_folder, load_settings, masked
+from deploy.settings import Settings, child_environment, fault_folder, load_settings, masked_settings
 from deploy.settings_file import MAX_FILE_BYTES, to_toml, write_private
 from ingest.contract.errors import ConfigError
 
@@ -109,7 +109,7 @@ def test_a_missing_file_and_a_folder_are_told_apart(tmp_path: Path) -> None:
 def test_secrets_are_masked_for_people_and_kept_for_parts(tmp_path: Path) -> None:
     settings = load_settings(environ={"TIDEGATE_MQTT__PASSWORD": "hunter2", "TIDEGATE_KAFKA__SASL_PASSWORD": 'q"\\'})
     assert "hunter2" not in repr(settings)
-    assert masked(settings)["mqtt"]["password"] == "**********"
+    assert masked_settings(settings)["mqtt"]["password"] == "**********"
     file = tmp_path / "config.toml"
     write_private(file, to_toml(settings))
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -143,7 +143,7 @@ def test_secrets_among_passed_through_options_are_masked_for_people_only() -> No
     options = {"spark.hadoop.fs.s3a.SECRET.key": "hunter2", "spark.sql.shuffle.partitions": "4"}
     kafka = {"ssl.key.password": "hunter3", "oauth.token": "hunter4", "linger.ms": "7"}
     settings = load_settings(environ={}, overrides={"stream.extra": options, "kafka.extra": kafka})
-    for shown in (to_toml(settings, mask_secrets=True), str(masked(settings))):
+    for shown in (to_toml(settings, mask_secrets=True), str(masked_settings(settings))):
         assert "hunter" not in shown
         assert "spark.sql.shuffle.partitions" in shown
         assert "7" in shown

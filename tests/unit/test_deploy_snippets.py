@@ -6,9 +6,9 @@ import subprocess
 import pytest
 
 from deploy.cli import run
-from deploy.snippets import Target, render_snippet
+from deploy.snippets import PublishTarget, render_snippet
 
-TARGET = Target("127.0.0.1", 1883, None, None)
+TARGET = PublishTarget("127.0.0.1", 1883, None, None)
 STARTS = 50
 
 

@@ -12,15 +12,15 @@ from typer.testing import CliRunner
 
 from deploy.cli import app
 from deploy.soak.faults import CALM_SECONDS, PARTS, SoakFault, kills_of, plan_faults
-from deploy.soak.sample import Counted, jvm_figures
-from deploy.soak.slopes import BOUNDS, Sample, Slope, judge, slope_per_hour, slopes_of
+from deploy.soak.sample import RestartSafeCounter, jvm_figures
+from deploy.soak.slopes import BOUNDS, Slope, SoakSample, judge_soak, slope_per_hour, slopes_of
 from monitoring.scrape import Scrape
 
 CLEAN = {"received": 10, "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0}
 
 
-def samples(name: str, values: list[float], *, every: float = 10.0) -> list[Sample]:
-    return [Sample(every * number, {name: value}) for number, value in enumerate(values)]
+def samples(name: str, values: list[float], *, every: float = 10.0) -> list[SoakSample]:
+    return [SoakSample(every * number, {name: value}) for number, value in enumerate(values)]
 
 
 def verdict(slopes: list[Slope] | None = None, audit: dict[str, Any] = CLEAN, **more: Any) -> list[str]:
@@ -33,7 +33,7 @@ def verdict(slopes: list[Slope] | None = None, audit: dict[str, Any] = CLEAN, **
         "landing_faults": 0,
         "ready": True,
     }
-    return list(judge(slopes or [], audit, **{**usual, **more}).wrong)
+    return list(judge_soak(slopes or [], audit, **{**usual, **more}).wrong)
 
 
 @given(st.floats(-1000, 1000), st.floats(-1000, 1000), st.integers(2, 500))
@@ -133,7 +133,7 @@ def test_only_a_kill_explains_a_restart() -> None:
 
 
 def test_a_counter_goes_on_over_a_restart_of_its_process() -> None:
-    counted = Counted()
+    counted = RestartSafeCounter()
     for value in (1, 3, 0, 2):
         counted.add(value)
     assert counted.total == 5

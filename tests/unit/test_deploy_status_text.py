@@ -7,8 +7,8 @@ import pytest
 
 from deploy.local import status_text
 from deploy.local.status_text import render_status
-from deploy.local.waterfall import waterfall
-from deploy.local.words import span, time_left
+from deploy.local.waterfall import render_waterfall
+from deploy.local.words import format_span, format_time_left
 
 NOW = 1_800_000_000.0
 
@@ -199,23 +199,23 @@ def test_nothing_foreign_steers_the_terminal_or_makes_it_wide(evil: str) -> None
 
 def test_each_hop_begins_where_the_one_before_it_ends() -> None:
     hops = [{"hop": "kafka_to_read", "p50": 100, "p95": None}, {"hop": "read_to_commit", "p50": 300, "p95": 400}]
-    head, first, second = waterfall([*hops, {"hop": "commit_to_queryable", "p50": None, "p95": None}], 34 + 40)
+    head, first, second = render_waterfall([*hops, {"hop": "commit_to_queryable", "p50": None, "p95": None}], 34 + 40)
     assert head.split() == ["p50", "p95"]
     assert first.split() == ["Kafka", ">", "read", "100", "-", "ms", "#" * 10]
     assert second == f"read > commit       300    400 ms {' ' * 10}{'#' * 30}"
-    assert list(waterfall([], 60)) == []
+    assert list(render_waterfall([], 60)) == []
 
 
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0, "0 s"), (0.42, "0.4 s"), (90, "90 s"), (720, "12 min"), (10800, "3 h"), (400_000, "5 d")]
 )
 def test_spans_are_in_words(seconds: float, words: str) -> None:
-    assert span(seconds) == words
+    assert format_span(seconds) == words
 
 
 def test_what_lasts_for_ever_is_not_counted() -> None:
-    assert time_left(float("inf")) == "more than a year"
-    assert time_left(7200) == "2 h"
+    assert format_time_left(float("inf")) == "more than a year"
+    assert format_time_left(7200) == "2 h"
 
 
 def test_in_a_low_terminal_what_needs_a_person_stands_first_and_nothing_scrolls_away() -> None:

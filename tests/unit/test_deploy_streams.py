@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from deploy.cli import run
-from streaming.sql.applied import Applied
+from streaming.sql.applied import AppliedStream
 from streaming.sql.golden import read_golden
-from streaming.sql.plan import Shape
+from streaming.sql.plan import CheckpointShape
 from streaming.sql.status import StreamStatus, write_status
 
 TEXT = "-- sink: table\nSELECT device FROM readings\n"
-SHAPE = Shape(
+SHAPE = CheckpointShape(
     "SELECT device FROM readings",
     ("readings",),
     (),
@@ -64,7 +64,7 @@ def test_ls_tells_applied_streams_files_that_differ_and_examples(
     config: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = str(tmp_path / "tables")
-    Applied("x", TEXT, "i1", "{}", SHAPE, {}).save(root)
+    AppliedStream("x", TEXT, "i1", "{}", SHAPE, {}).save(root)
     write_status(root, [StreamStatus("x", "running", behind=7, late=2, errors=1, rows=5)])
     (tmp_path / "streams" / "x.sql").write_text(TEXT + "WHERE value > 1")
     (tmp_path / "streams" / "y.sql").write_text(TEXT)

@@ -20,11 +20,11 @@ from deploy.bench.temporary import PREFIX, clear_orphans, sign_folder
 from deploy.cli import run
 from deploy.local import artifacts
 from deploy.local.java import find_java
-from deploy.testbed.budget import NODE_DISK_MB, Budget, check_budget
+from deploy.testbed.budget import NODE_DISK_MB, ClusterBudget, check_budget
 from deploy.testbed.cluster import KafkaCluster
 from deploy.testbed.ensemble import make_users
-from deploy.testbed.layout import LAYOUT_FILE, Wish, hold_folder, new_layout, read_layout
-from deploy.testbed.process import Identity, ServerProcess, find_process
+from deploy.testbed.layout import LAYOUT_FILE, ClusterRequest, hold_folder, new_layout, read_layout
+from deploy.testbed.process import ProcessIdentity, ServerProcess, find_process
 from deploy.testbed.profile import node_profile
 from deploy.testbed.report import cluster_state, started_lines, status_lines
 from deploy.testbed.zookeeper import ZooKeeper
@@ -34,7 +34,7 @@ CERTIFICATES = Path("/test bed/certificates")
 
 
 def properties(node_id: int = 1, **wish: Any) -> dict[str, Any]:
-    return dict(node_profile(new_layout(Wish(**wish)), node_id, CERTIFICATES).properties)
+    return dict(node_profile(new_layout(ClusterRequest(**wish)), node_id, CERTIFICATES).properties)
 
 
 @pytest.mark.parametrize(("brokers", "copies", "in_sync"), [(1, 1, 1), (2, 2, 1), (3, 3, 2), (5, 3, 2)])
@@ -45,7 +45,7 @@ def test_topics_have_as_many_copies_as_brokers_allow(brokers: int, copies: int, 
 
 
 def test_each_kraft_node_knows_all_voters() -> None:
-    layout = new_layout(Wish(brokers=3))
+    layout = new_layout(ClusterRequest(brokers=3))
     found = [node_profile(layout, number, CERTIFICATES).properties for number in (1, 2, 3)]
     assert [one["node.id"] for one in found] == [1, 2, 3]
     (voters,) = {one["controller.quorum.voters"] for one in found}
@@ -75,7 +75,7 @@ def test_a_secured_node_has_no_listener_in_the_clear(mode: str) -> None:
 @pytest.fixture(scope="module")
 def jars_of_zookeeper() -> None:
     """Those of ZooKeeper mode are fetched by the first start alone, and these tests start none."""
-    artifacts.ensure("zookeeper", print)
+    artifacts.fetch_jars("zookeeper", print)
 
 
 @pytest.mark.usefixtures("jars_of_zookeeper")
@@ -86,7 +86,7 @@ def test_a_node_with_tls_alone_asks_nobody_for_a_user(mode: str, tmp_path: Path)
     assert set(protocols.values()) == {"SSL"}
     assert found["listener.name.client.ssl.client.auth"] == "none"
     assert not [name for name in found if "sasl" in name or name in ("authorizer.class.name", "super.users")]
-    layout = new_layout(Wish(mode=mode, security="ssl"))  # type: ignore[arg-type]
+    layout = new_layout(ClusterRequest(mode=mode, security="ssl"))  # type: ignore[arg-type]
     assert set(layout.passwords) == {"store"}
     assert node_profile(layout, 1, CERTIFICATES).users == {}
     layout.write(tmp_path)
@@ -101,7 +101,7 @@ def test_a_node_with_tls_alone_asks_nobody_for_a_user(mode: str, tmp_path: Path)
 
 def test_a_description_that_says_secure_is_read_as_it_was_meant(tmp_path: Path) -> None:
     for secure, security in ((True, "sasl_ssl"), (False, "plaintext")):
-        layout = new_layout(Wish(security=security))  # type: ignore[arg-type]
+        layout = new_layout(ClusterRequest(security=security))  # type: ignore[arg-type]
         layout.write(tmp_path)
         file = tmp_path / LAYOUT_FILE
         described = json.loads(file.read_text())
@@ -122,11 +122,11 @@ def test_what_the_caller_sets_wins() -> None:
     mode=st.sampled_from(["kraft", "zookeeper"]),
 )
 def test_what_is_said_to_fit_fits_and_one_more_does_not(brokers: int, memory: int, disk: int, mode: Any) -> None:
-    wish, folder = Wish(brokers=brokers, mode=mode), Path("/somewhere")
-    fitting = Budget(wish).fitting(memory, disk)
+    wish, folder = ClusterRequest(brokers=brokers, mode=mode), Path("/somewhere")
+    fitting = ClusterBudget(wish).fitting(memory, disk)
     if brokers <= fitting:
         line = check_budget(wish, folder, memory_mb=memory, disk_mb=disk)
-        assert f"{Budget(wish).memory_mb} MB of memory" in line
+        assert f"{ClusterBudget(wish).memory_mb} MB of memory" in line
     else:
         with pytest.raises(UnavailableError, match=f"{fitting} broker" if fitting else "not even one broker"):
             check_budget(wish, folder, memory_mb=memory, disk_mb=disk)
@@ -134,7 +134,7 @@ def test_what_is_said_to_fit_fits_and_one_more_does_not(brokers: int, memory: in
 
 def test_too_little_disk_is_named_with_its_folder() -> None:
     with pytest.raises(UnavailableError, match=r"900 MB of disk in /data, and 700 MB are free: 2 brokers would fit"):
-        check_budget(Wish(brokers=3), Path("/data"), memory_mb=90_000, disk_mb=2 * NODE_DISK_MB + 100)
+        check_budget(ClusterRequest(brokers=3), Path("/data"), memory_mb=90_000, disk_mb=2 * NODE_DISK_MB + 100)
 
 
 @pytest.mark.parametrize(
@@ -151,14 +151,14 @@ def test_too_little_disk_is_named_with_its_folder() -> None:
 )
 def test_what_can_be_no_test_bed_is_a_sentence(wish: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        Wish(**wish)
+        ClusterRequest(**wish)
 
 
 def test_the_description_is_kept_whole_and_private(tmp_path: Path) -> None:
     layout = new_layout(
-        Wish(brokers=3, security="sasl_ssl", properties={"num.io.threads": 2}, java_options=("-Xss1m",))
+        ClusterRequest(brokers=3, security="sasl_ssl", properties={"num.io.threads": 2}, java_options=("-Xss1m",))
     )
-    layout.processes["1"] = Identity(4711, 12.5)
+    layout.processes["1"] = ProcessIdentity(4711, 12.5)
     layout.write(tmp_path / "bed")
     (file,) = (tmp_path / "bed").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -168,7 +168,7 @@ def test_the_description_is_kept_whole_and_private(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_another_test_bed_is_refused(tmp_path: Path) -> None:
-    new_layout(Wish(brokers=3, security="sasl_ssl")).write(tmp_path)
+    new_layout(ClusterRequest(brokers=3, security="sasl_ssl")).write(tmp_path)
     with pytest.raises(ConfigError, match=r"holds another test bed \(3 brokers, kraft, sasl_ssl\)"):
         KafkaCluster(tmp_path, brokers=3)
 
@@ -179,7 +179,7 @@ def test_a_folder_without_a_test_bed_is_named(tmp_path: Path) -> None:
 
 
 def test_clients_of_a_secured_test_bed_get_all_they_need(tmp_path: Path) -> None:
-    new_layout(Wish(security="sasl_ssl")).write(tmp_path)
+    new_layout(ClusterRequest(security="sasl_ssl")).write(tmp_path)
     cluster = KafkaCluster.attach(tmp_path)
     settings, guest = cluster.settings, cluster.settings_of("guest")
     assert (settings.security_protocol, settings.sasl_mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
@@ -195,7 +195,7 @@ def test_clients_of_a_secured_test_bed_get_all_they_need(tmp_path: Path) -> None
 def test_a_start_that_fails_leaves_no_process(
     mode: Any, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(artifacts, "ensure", lambda group, told: None)
+    monkeypatch.setattr(artifacts, "fetch_jars", lambda group, told: None)
     for classpath in ("kafka_classpath", "zookeeper_classpath"):
         monkeypatch.setattr(artifacts, classpath, lambda cache=None: [])
     told: list[str] = []
@@ -335,7 +335,7 @@ def test_another_command_ends_what_it_did_not_start(sleeper: ServerProcess, tmp_
 def test_a_process_with_the_same_id_and_another_start_is_left_alone(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as stranger:
         try:
-            reused = ServerProcess(tmp_path / "log", identity=Identity(stranger.pid, 12345.0))
+            reused = ServerProcess(tmp_path / "log", identity=ProcessIdentity(stranger.pid, 12345.0))
             assert not reused.alive
             reused.kill()
             reused.end(1)
@@ -347,8 +347,8 @@ def test_a_process_with_the_same_id_and_another_start_is_left_alone(tmp_path: Pa
 def test_a_process_that_is_gone_is_not_found() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as ended:
         ended.wait()
-    assert find_process(Identity(ended.pid, 0.0)) is None
-    assert find_process(Identity(os.getpid(), 0.0)) is None
+    assert find_process(ProcessIdentity(ended.pid, 0.0)) is None
+    assert find_process(ProcessIdentity(os.getpid(), 0.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -372,7 +372,7 @@ def test_a_command_that_cannot_work_says_why(
 
 
 def test_a_command_waits_for_no_other_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    new_layout(Wish(brokers=1)).write(tmp_path)
+    new_layout(ClusterRequest(brokers=1)).write(tmp_path)
     with hold_folder(tmp_path):
         assert run(["cluster", "down", "--remove", "--data", str(tmp_path)]) == 1
     assert "Another command is changing the cluster" in capsys.readouterr().err
@@ -381,8 +381,8 @@ def test_a_command_waits_for_no_other_and_says_so(tmp_path: Path, capsys: pytest
 
 
 def test_a_node_that_would_be_alone_is_not_started(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    layout = new_layout(Wish(brokers=3))
-    layout.processes["2"] = Identity(os.getpid(), 0.0)
+    layout = new_layout(ClusterRequest(brokers=3))
+    layout.processes["2"] = ProcessIdentity(os.getpid(), 0.0)
     layout.write(tmp_path)
     assert run(["cluster", "restart", "2", "--data", str(tmp_path)]) == 69
     assert "not be a majority of 3 nodes" in capsys.readouterr().err
@@ -406,7 +406,7 @@ def test_files_of_somebody_else_are_not_written_over(
 
 def test_what_is_removed_is_the_test_beds_own(tmp_path: Path) -> None:
     folder = tmp_path / "bed"
-    new_layout(Wish(brokers=2)).write(folder)
+    new_layout(ClusterRequest(brokers=2)).write(folder)
     (folder / "node-2").mkdir()
     (folder / "my notes").touch()
     assert run(["cluster", "down", "--remove", "--data", str(folder)]) == 0
@@ -414,7 +414,7 @@ def test_what_is_removed_is_the_test_beds_own(tmp_path: Path) -> None:
 
 
 def test_the_state_is_told_in_words_and_names_no_password(tmp_path: Path) -> None:
-    layout = new_layout(Wish(brokers=2, security="sasl_ssl", mode="zookeeper"))
+    layout = new_layout(ClusterRequest(brokers=2, security="sasl_ssl", mode="zookeeper"))
     layout.write(tmp_path)
     cluster = KafkaCluster.attach(tmp_path)
     state = cluster_state(cluster)

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from deploy.cli import run
-from deploy.testbed.budget import ZOOKEEPER_MB, Budget, check_budget
+from deploy.testbed.budget import ZOOKEEPER_MB, ClusterBudget, check_budget
 from deploy.testbed.cluster import KafkaCluster
-from deploy.testbed.layout import Wish, new_layout
-from deploy.testbed.process import Identity
+from deploy.testbed.layout import ClusterRequest, new_layout
+from deploy.testbed.process import ProcessIdentity
 from deploy.testbed.profile import node_profile
 from deploy.testbed.report import cluster_state, status_lines
 
@@ -17,7 +17,7 @@ CERTIFICATES = Path("/test bed/certificates")
 
 
 def test_three_brokers_get_three_zookeepers_that_know_each_other(tmp_path: Path) -> None:
-    layout = new_layout(Wish(brokers=3, mode="zookeeper"))
+    layout = new_layout(ClusterRequest(brokers=3, mode="zookeeper"))
     names = ["zookeeper-1", "zookeeper-2", "zookeeper-3"]
     assert list(layout.zookeepers) == names
     assert len({port for ports in layout.ports.values() for port in ports.values()}) == 3 * 4 + 3 * 3
@@ -36,14 +36,14 @@ def test_three_brokers_get_three_zookeepers_that_know_each_other(tmp_path: Path)
 
 @pytest.mark.parametrize(("brokers", "zookeepers"), [(1, 1), (2, 1), (3, 3), (9, 3)])
 def test_the_zookeepers_are_counted_in_the_needs(brokers: int, zookeepers: int) -> None:
-    kraft, zookeeper = (Budget(Wish(brokers=brokers, mode=mode)) for mode in ("kraft", "zookeeper"))  # type: ignore[arg-type]
+    kraft, zookeeper = (ClusterBudget(ClusterRequest(brokers=brokers, mode=mode)) for mode in ("kraft", "zookeeper"))  # type: ignore[arg-type]
     assert zookeeper.memory_mb - kraft.memory_mb == zookeepers * ZOOKEEPER_MB
-    line = check_budget(Wish(brokers=brokers, mode="zookeeper"), Path("/data"), memory_mb=9999, disk_mb=9999)
+    line = check_budget(ClusterRequest(brokers=brokers, mode="zookeeper"), Path("/data"), memory_mb=9999, disk_mb=9999)
     assert f" and {zookeepers} ZooKeeper{'s' if zookeepers > 1 else ''} of at most {ZOOKEEPER_MB} MB:" in line
 
 
 def test_new_ports_keep_the_servers_of_a_bed_that_was_made_with_others() -> None:
-    layout = new_layout(Wish(brokers=3, mode="zookeeper"))
+    layout = new_layout(ClusterRequest(brokers=3, mode="zookeeper"))
     ports = {name: layout.ports[name] for name in ("1", "2", "3")} | {"zookeeper": {"client": 1}}
     layout.ports = ports
     layout.choose_ports()
@@ -52,8 +52,8 @@ def test_new_ports_keep_the_servers_of_a_bed_that_was_made_with_others() -> None
 
 
 def test_a_zookeeper_is_killed_and_started_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    layout = new_layout(Wish(brokers=3, mode="zookeeper"))
-    layout.processes["zookeeper-2"] = Identity(os.getpid(), 0.0)
+    layout = new_layout(ClusterRequest(brokers=3, mode="zookeeper"))
+    layout.processes["zookeeper-2"] = ProcessIdentity(os.getpid(), 0.0)
     layout.write(tmp_path)
     at = ["--data", str(tmp_path)]
     for arguments, code, words in (

@@ -9,13 +9,13 @@ from deploy.cli import run
 from deploy.commands.topics import parse_bytes, parse_hours
 from deploy.commands.topics_text import change_lines, describe_lines, topic_dict, topic_lines
 from deploy.local.kafka_logs import topic_bytes
-from ingest.cluster_state import Partition, Retention, TopicSettings
+from ingest.cluster_state import PartitionState, TopicRetention, TopicSettings
 from ingest.retention import ConfigChange
-from ingest.topic_sight import TopicSight
+from ingest.topic_sight import TopicOverview
 
 Captured = pytest.CaptureFixture[str]
-KEPT = TopicSettings(Retention(seconds=604_800, size_bytes=536_870_912), min_in_sync=2)
-HEALTHY = Partition("t", 0, 10, 1510, 1, (1, 2, 3), (1, 2, 3))
+KEPT = TopicSettings(TopicRetention(seconds=604_800, size_bytes=536_870_912), min_in_sync=2)
+HEALTHY = PartitionState("t", 0, 10, 1510, 1, (1, 2, 3), (1, 2, 3))
 
 
 @pytest.mark.parametrize(
@@ -66,22 +66,22 @@ def test_a_fault_is_one_sentence(
 
 
 def test_a_healthy_topic_is_a_line_and_no_more() -> None:
-    topic = TopicSight("telemetry.readings", (HEALTHY,), KEPT)
+    topic = TopicOverview("telemetry.readings", (HEALTHY,), KEPT)
     head, line = topic_lines([topic_dict(topic, 3 * 1024**2, is_own=True)])
     assert head.split()[:3] == ["topic", "partitions", "records"]
     assert line.split() == ["telemetry.readings", "1", "1,500", "3", "MiB", "168", "h", "512", "MiB", "delete"]
 
 
 def test_what_is_not_known_is_no_figure() -> None:
-    topic = TopicSight("t", (Partition("t", 0, None, None, 1, (1,), (1,)), HEALTHY), None)
+    topic = TopicOverview("t", (PartitionState("t", 0, None, None, 1, (1,), (1,)), HEALTHY), None)
     found = topic_dict(topic, None, is_own=False)
     assert [found[name] for name in ("records", "bytes", "retention_hours", "retention_bytes", "cleanup")] == [None] * 5
     assert topic_lines([found])[1].split() == ["t", "2", "?", "?", "?", "?", "?"]
 
 
 def test_no_limit_and_what_compaction_keeps_are_told() -> None:
-    unlimited = TopicSight("a", (HEALTHY,), TopicSettings(Retention(seconds=604_800)))
-    compacted = TopicSight("b", (HEALTHY,), TopicSettings(Retention(policy="compact")))
+    unlimited = TopicOverview("a", (HEALTHY,), TopicSettings(TopicRetention(seconds=604_800)))
+    compacted = TopicOverview("b", (HEALTHY,), TopicSettings(TopicRetention(policy="compact")))
     found = [topic_dict(each, None, is_own=True) for each in (unlimited, compacted)]
     assert found[0]["retention_bytes"] == -1
     assert topic_lines(found)[1].split()[4:] == ["168", "h", "no", "limit", "delete"]
@@ -91,11 +91,11 @@ def test_no_limit_and_what_compaction_keeps_are_told() -> None:
 def test_partitions_that_need_somebody_are_named_with_the_brokers_that_are_missing() -> None:
     ill = (
         HEALTHY,
-        Partition("t", 1, 0, 5, 1, (1, 2, 3), (1, 2)),
-        Partition("t", 2, 0, 5, 1, (1, 2, 3), (1,)),
-        Partition("t", 3, None, None, -1, (1, 2, 3), (3,)),
+        PartitionState("t", 1, 0, 5, 1, (1, 2, 3), (1, 2)),
+        PartitionState("t", 2, 0, 5, 1, (1, 2, 3), (1,)),
+        PartitionState("t", 3, None, None, -1, (1, 2, 3), (3,)),
     )
-    topic = TopicSight("telemetry.readings", ill, KEPT)
+    topic = TopicOverview("telemetry.readings", ill, KEPT)
     assert topic.problems() == [
         "partition 1 has 2 of 3 replicas in sync (missing brokers: 3)",
         "partition 2 has 1 of 3 replicas in sync, needs 2: Kafka refuses its records (missing brokers: 2, 3)",
@@ -143,7 +143,7 @@ def test_the_disk_is_counted_by_topic(tmp_path: Path) -> None:
 
 
 def test_settings_that_a_user_may_not_read_are_not_the_defaults() -> None:
-    sight = TopicSight("t", (Partition("t", 0, None, None, 3, (3,), (3,)),), None)
+    sight = TopicOverview("t", (PartitionState("t", 0, None, None, 3, (3,), (3,)),), None)
     topic = {**topic_dict(sight, None, is_own=False), "by_partition": [], "settings": None}
     lines = describe_lines(topic)
     assert "  not known: this user may not read them; grant it DESCRIBE_CONFIGS on the topic" in lines

@@ -15,9 +15,9 @@ from deploy.cli import run
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml
 from deploy.trace import records
-from deploy.trace.messages import Message, Origin, find_messages
-from deploy.trace.records import Look, look_up
-from deploy.trace.show import WIDTH, show_trace
+from deploy.trace.messages import RecordOrigin, TracedMessage, find_messages
+from deploy.trace.records import RecordLookup, look_up_records
+from deploy.trace.show import WIDTH, render_trace
 from deploy.trace.story import trace_device
 from ingest.contract.errors import RetryableError, UnavailableError
 from ingest.contract.reading import Reading, ReadingRecord, encode_record
@@ -31,8 +31,8 @@ TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HOSTILE = ["a'b", 'x"y; drop table readings', "\x1b[31mred\x1b[0m", "ünï\u202egnirts", "%s%n", "a\nb", "--", "d" * 300]
 
 
-def no_kafka(kafka: object, messages: Iterable[Message]) -> Mapping[Origin, Look]:
-    return {origin: Look("not asked", "Kafka is away") for each in messages for origin in each.origins}
+def no_kafka(kafka: object, messages: Iterable[TracedMessage]) -> Mapping[RecordOrigin, RecordLookup]:
+    return {origin: RecordLookup("not asked", "Kafka is away") for each in messages for origin in each.origins}
 
 
 class Lake:
@@ -151,7 +151,7 @@ def test_a_log_that_was_cleaned_is_told(lake: Lake) -> None:
     assert newest["records"][0]["version"] == 3
     assert [each["records"][0]["version"] for each in older] == [None, None]
     assert "no longer reaches back" in older[0]["records"][0]["version_why"]
-    assert "no longer reaches back" in "\n".join(show_trace(lake.trace(last=3)))
+    assert "no longer reaches back" in "\n".join(render_trace(lake.trace(last=3)))
 
 
 def test_what_the_ledger_counts_of_the_minute_stands_beside(lake: Lake) -> None:
@@ -163,7 +163,7 @@ def test_what_the_ledger_counts_of_the_minute_stands_beside(lake: Lake) -> None:
     found = lake.trace()
 
     assert found["messages"][0]["minute"]["duplicate"] == 1
-    text = " ".join(" ".join(show_trace(found)).split())
+    text = " ".join(" ".join(render_trace(found)).split())
     assert "received 5 = 3 stored + 1 dead-lettered + 0 ignored + 1 duplicate; 2 gap" in text
 
 
@@ -189,7 +189,7 @@ def test_a_device_of_which_nothing_was_kept_is_no_fault(lake: Lake) -> None:
     found = lake.trace("quiet")
 
     assert found["messages"] == []
-    assert "a rule ignores its messages" in " ".join(show_trace(found))
+    assert "a rule ignores its messages" in " ".join(render_trace(found))
 
 
 @pytest.mark.parametrize("device", HOSTILE)
@@ -200,7 +200,7 @@ def test_no_device_id_breaks_the_query_or_steers_the_terminal(lake: Lake, device
 
     assert [each["number"] for each in found["messages"]] == [2, 1]
     assert found["device"] == device
-    lines = show_trace(found)
+    lines = render_trace(found)
     assert all(line.isprintable() for line in lines)
     with pytest.raises(UnavailableError) as never:
         Lake(Path(lake.root) / "other").trace(device)
@@ -210,7 +210,7 @@ def test_no_device_id_breaks_the_query_or_steers_the_terminal(lake: Lake, device
 def test_lines_fit_a_terminal_of_80_columns(lake: Lake) -> None:
     lake.land(number=1, trace=TRACE, flags=["no_identity", "beyond_double"], text="a long text " * 20, value=None)
     lake.land(number=2, table="dead_letters", got="g" * 200, wanted="w" * 200, path="$.values" + ".x" * 50)
-    lines = show_trace(lake.trace(last=2))
+    lines = render_trace(lake.trace(last=2))
 
     assert max(map(len, lines)) <= WIDTH
 
@@ -218,7 +218,7 @@ def test_lines_fit_a_terminal_of_80_columns(lake: Lake) -> None:
 def test_a_refusal_says_its_place_whole(lake: Lake) -> None:
     got = "Illegal trailing comma before the end of an object, at character 4711: ,}"
     lake.land(number=2, table="dead_letters", got=got)
-    assert got in " ".join(" ".join(show_trace(lake.trace())).split())
+    assert got in " ".join(" ".join(render_trace(lake.trace())).split())
 
 
 def test_last_heard_is_not_older_than_the_newest_message(lake: Lake) -> None:
@@ -226,7 +226,7 @@ def test_last_heard_is_not_older_than_the_newest_message(lake: Lake) -> None:
     newest = lake.now + timedelta(minutes=7)
     lake.land(number=1)
     lake.land(number=2, received_at=newest)
-    assert show_trace(lake.trace(last=2))[0] == f"Device d1, last heard {newest:%Y-%m-%d %H:%M:%S} UTC"
+    assert render_trace(lake.trace(last=2))[0] == f"Device d1, last heard {newest:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def test_many_readings_are_cut_for_people_and_whole_for_programs(lake: Lake) -> None:
@@ -236,7 +236,7 @@ def test_many_readings_are_cut_for_people_and_whole_for_programs(lake: Lake) -> 
     found = lake.trace()
 
     assert len(found["messages"][0]["readings"]) == 30
-    assert "and 18 more" in "\n".join(show_trace(found))
+    assert "and 18 more" in "\n".join(render_trace(found))
 
 
 def test_tables_of_a_version_without_the_column_have_no_trace(tmp_path: Path) -> None:
@@ -251,11 +251,11 @@ def test_tables_of_a_version_without_the_column_have_no_trace(tmp_path: Path) ->
 # What Kafka says
 
 
-def message(number: int, offset: int, *, gateway: str | None = "gw") -> Message:
+def message(number: int, offset: int, *, gateway: str | None = "gw") -> TracedMessage:
     at = datetime.now(UTC)
     epoch = 7 if gateway else None
-    found = Message(gateway, epoch, number if gateway else None, at, "t", None, None)
-    found.origins.append(Origin(READINGS, 0, offset, "readings", at))
+    found = TracedMessage(gateway, epoch, number if gateway else None, at, "t", None, None)
+    found.origins.append(RecordOrigin(READINGS, 0, offset, "readings", at))
     return found
 
 
@@ -278,7 +278,7 @@ def record(number: int, offset: int, *, qos: int = 1) -> LogRecord:
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> dict[int, LogRecord]:
-    """What stands in the topic, whose oldest offset is 10 and which ends at 5000; `look_up` finds a server."""
+    """What stands in the topic, whose oldest offset is 10 and which ends at 5000; `look_up_records` finds a server."""
     log: dict[int, LogRecord] = {}
 
     def read_range(settings: object, topic: str, start: Any, until: Any, **more: Any) -> Iterable[list[LogRecord]]:
@@ -291,9 +291,9 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> dict[int, LogRecord]:
     return log
 
 
-def look(*messages: Message) -> list[tuple[str, int | None]]:
+def look(*messages: TracedMessage) -> list[tuple[str, int | None]]:
     settings = load_settings(environ={}).kafka
-    found = look_up(settings, messages)
+    found = look_up_records(settings, messages)
     return [(found[each.origins[0]].found, found[each.origins[0]].facts.get("qos")) for each in messages]
 
 
@@ -328,7 +328,7 @@ def test_nobody_at_the_address_is_told_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     settings = load_settings(environ={}, overrides={"kafka.bootstrap_servers": f"127.0.0.1:{port}"}).kafka
-    [found] = look_up(settings, [message(1, 5)]).values()
+    [found] = look_up_records(settings, [message(1, 5)]).values()
 
     assert (found.found, found.why) == ("not asked", f"Kafka at 127.0.0.1:{port} does not answer (Connection refused)")
 

@@ -16,7 +16,7 @@ from deploy.local import detach, up
 from deploy.local.checklist import Checklist
 from deploy.local.guard import Guard
 from deploy.local.runfile import DataLock, RunFile, is_locked, read_run, read_state
-from deploy.local.say import say
+from deploy.local.say import print_safely
 from deploy.local.supervisor import Supervisor
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError
@@ -162,7 +162,7 @@ def test_words_to_a_closed_stream_are_no_fault(monkeypatch: pytest.MonkeyPatch) 
     closed.close()
     for stream in (closed, Gone()):
         monkeypatch.setattr("sys.stderr", stream)
-        say("hello")
+        print_safely("hello")
         for tty in (True, False):
             Checklist(stream, tty=tty).show({"kafka": {"state": "ready", "since": 0.0, "detail": "", "seconds": 1.0}})
 

@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.backlog import PING_US, Backlog
+from gateway.backlog import PING_US, BrokerBacklog
 
 SECOND = 1_000_000
 NOW = 1_764_331_200 * SECOND
 
 
 def test_a_first_connection_without_a_session_has_no_backlog() -> None:
-    backlog = Backlog()
+    backlog = BrokerBacklog()
     backlog.begin(NOW, present=False)
     assert (backlog.waits_since_us(NOW + 60 * SECOND), backlog.wants_ping(NOW)) == (None, False)
 
 
 def test_a_kept_session_that_nobody_knows_of_may_hold_messages_of_any_age() -> None:
-    backlog = Backlog()
+    backlog = BrokerBacklog()
     backlog.begin(NOW, present=True)
     assert backlog.waits_since_us(NOW) == 0
     assert backlog.reached_us(None) == 0, "and whoever comes next knows no more"
@@ -27,7 +27,7 @@ def test_a_kept_session_that_nobody_knows_of_may_hold_messages_of_any_age() -> N
 
 def test_since_is_the_last_word_of_the_old_connection_or_its_oldest_unacknowledged_message() -> None:
     for oldest, since in ((None, NOW + 5 * SECOND), (NOW + 2 * SECOND, NOW + 2 * SECOND)):
-        backlog = Backlog()
+        backlog = BrokerBacklog()
         backlog.begin(NOW, present=False)
         backlog.received(1, 1, NOW + 4 * SECOND)
         backlog.heard(NOW + 5 * SECOND)
@@ -41,7 +41,7 @@ def test_since_is_the_last_word_of_the_old_connection_or_its_oldest_unacknowledg
 
 
 def test_a_blink_is_not_worth_a_word() -> None:
-    backlog = Backlog()
+    backlog = BrokerBacklog()
     backlog.begin(NOW, present=False)
     backlog.end(None)
     backlog.begin(NOW + SECOND // 2, present=True)
@@ -50,7 +50,7 @@ def test_a_blink_is_not_worth_a_word() -> None:
 
 
 def test_a_window_that_stays_full_is_a_backlog_and_one_that_is_full_for_a_moment_is_none() -> None:
-    backlog = Backlog()
+    backlog = BrokerBacklog()
     backlog.begin(NOW, present=False)
     for at, full in ((1, True), (1.5, True), (1.6, False), (2, True), (2.9, True)):
         backlog.hold(int(NOW + at * SECOND), full=full)
@@ -63,7 +63,7 @@ def test_a_window_that_stays_full_is_a_backlog_and_one_that_is_full_for_a_moment
 
 
 def test_a_client_that_cannot_ping_sees_the_end_by_a_quiet_while() -> None:
-    backlog = Backlog()
+    backlog = BrokerBacklog()
     backlog.begin(NOW, present=True)
     backlog.received(3, 3, NOW + SECOND // 2)
     backlog.look_quiet(0, NOW + SECOND)
@@ -75,7 +75,7 @@ def test_a_client_that_cannot_ping_sees_the_end_by_a_quiet_while() -> None:
 
 @pytest.mark.parametrize("back", [2, 3600, 40 * 86_400])
 def test_a_clock_that_is_set_back_hides_no_wait_and_stops_no_ping(back: int) -> None:
-    backlog, step = Backlog(), back * SECOND
+    backlog, step = BrokerBacklog(), back * SECOND
     backlog.begin(NOW, present=False)
     backlog.heard(NOW)
     backlog.end(None)
@@ -95,7 +95,7 @@ def test_a_clock_that_is_set_back_hides_no_wait_and_stops_no_ping(back: int) -> 
 
 
 def test_a_gateway_whose_clock_was_set_back_while_it_was_away_knows_no_beginning() -> None:
-    backlog = Backlog()
+    backlog = BrokerBacklog()
     backlog.known_us = NOW + 3600 * SECOND
     backlog.begin(NOW, present=True)
     assert backlog.waits_since_us(NOW) == 0
@@ -103,7 +103,7 @@ def test_a_gateway_whose_clock_was_set_back_while_it_was_away_knows_no_beginning
 
 @pytest.mark.parametrize("back", [2, 3600])
 def test_a_full_window_and_a_quiet_while_end_after_the_clock_was_set_back(back: int) -> None:
-    backlog, step = Backlog(), back * SECOND
+    backlog, step = BrokerBacklog(), back * SECOND
     backlog.begin(NOW, present=False)
     backlog.hold(NOW, full=True)
     for at in (1, 2, 3):
@@ -134,7 +134,7 @@ STEPS = st.lists(st.sampled_from(["publish", "read", "acknowledge", "turn"]), ma
 def test_whatever_the_order_all_that_was_kept_is_marked_and_the_backlog_ends(
     kept: int, window: int, steps: list[str]
 ) -> None:
-    broker, backlog, now, held = Broker(kept, window), Backlog(), NOW, 0
+    broker, backlog, now, held = Broker(kept, window), BrokerBacklog(), NOW, 0
     backlog.begin(now, present=True)
     broker.send()
 

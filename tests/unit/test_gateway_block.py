@@ -4,9 +4,9 @@ import msgspec
 
 from gateway.ack_chain import AckChain
 from gateway.block import Block
-from gateway.express import Express
-from gateway.outcome import Gate, Message, Outcome
-from gateway.policy import Policy
+from gateway.express import FastPathEncoder
+from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
 from gateway.session_events import Incoming, Received
 from gateway.settings import GatewaySettings
@@ -24,9 +24,9 @@ def usual(device: str, seq: int) -> Incoming:
     return f"tidegate/v1/{device}/readings".encode(), msgspec.json.encode(document), seq.to_bytes(2, "big")
 
 
-def mixed_block() -> tuple[Block, Gate]:
+def mixed_block() -> tuple[Block, MessageProcessor]:
     """usual, dead letter, batch of the long way, usual."""
-    gate, express = Gate(ROUTES, LIMITS), Express(ROUTES, LIMITS, Policy())
+    gate, express = MessageProcessor(ROUTES, LIMITS), FastPathEncoder(ROUTES, LIMITS, ReadingPolicy())
     block = Block(9, 100, NOW_US, 0.0)
     batch = Received(*usual("d1", 2)[:1], b"[" + usual("d1", 2)[1] + b"]", 2, 1)
     for message in (usual("d0", 0), Received(b"nowhere", b"x", 1, 1), batch, usual("d3", 3)):
@@ -37,7 +37,7 @@ def mixed_block() -> tuple[Block, Gate]:
     return block, gate
 
 
-def refuse(block: Block, gate: Gate, position: int) -> Outcome:
+def refuse(block: Block, gate: MessageProcessor, position: int) -> Outcome:
     def decide(message: Message, device: str, sequence: list[tuple[int, int]]) -> Outcome:
         return gate.reject(message, Reject(Reason.KAFKA_TOO_LARGE), device, sequence=sequence)
 
@@ -64,7 +64,7 @@ def test_a_refused_record_costs_its_message_and_no_other() -> None:
 
 
 def test_the_other_devices_of_a_message_are_counted_as_shared_even_where_one_record_is_refused() -> None:
-    gate, block = Gate(compile_routes((), LIMITS), LIMITS), Block(9, 1, NOW_US, 0.0)
+    gate, block = MessageProcessor(compile_routes((), LIMITS), LIMITS), Block(9, 1, NOW_US, 0.0)
     topic = b"v1/gateway/telemetry"
     for devices in ("ab", "abc", "abc", "a"):
         payload = msgspec.json.encode({device: [{"t": 1}] for device in devices})
@@ -83,7 +83,7 @@ def test_the_other_devices_of_a_message_are_counted_as_shared_even_where_one_rec
 
 
 def test_a_message_with_several_refused_records_has_one_whole_dead_letter_which_is_counted() -> None:
-    gate, block = Gate(compile_routes((), LIMITS), LIMITS), Block(9, 1, NOW_US, 0.0)
+    gate, block = MessageProcessor(compile_routes((), LIMITS), LIMITS), Block(9, 1, NOW_US, 0.0)
     topic, payload = b"v1/gateway/telemetry", msgspec.json.encode({device: [{"t": 1}] for device in "abc"})
     block.add(Received(topic, payload, 1, 1), gate.decide(Message(1, 9, NOW_US, topic, payload)))
     letters = [decode_dead_letter(refuse(block, gate, position).records[0].value) for position in (1, 0)]

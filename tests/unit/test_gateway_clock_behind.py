@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gateway.block import Block
 from gateway.clock_behind import rolled_over_weeks
-from gateway.express import Express
-from gateway.outcome import Gate, Message
-from gateway.policy import Policy
+from gateway.express import FastPathEncoder
+from gateway.outcome import Message, MessageProcessor
+from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
@@ -32,7 +32,7 @@ def flags_of(at: datetime, topic: bytes = NATIVE, limits: GatewaySettings | None
     ms = round(at.timestamp() * 1000)
     body = {"ts": ms, "values": {"t": 1.5}} if topic == NATIVE else {"ts": ms, "t": 1.5}
     message = Message(7, 1000, NOW_US, topic, json.dumps(body).encode(), **envelope)
-    outcome = Gate(ROUTES, limits or GatewaySettings()).decide(message)
+    outcome = MessageProcessor(ROUTES, limits or GatewaySettings()).decide(message)
     assert outcome.accepted, outcome
     [record] = [decode_record(record.value) for record in outcome.records if record.topic == READINGS]
     assert record.readings[0].time_us == ms * 1000
@@ -79,7 +79,9 @@ def test_a_rollover_to_a_time_before_2000_is_named_in_the_refusal() -> None:
     ms = round((NOW - 2 * ROLLED).timestamp() * 1000)
     generic = [(GENERIC, {"ts": at, "t": 1.5}) for at in (_text(ms), ms // 1000, ms / 1000)]
     for topic, body in ((NATIVE, {"ts": ms, "values": {"t": 1.5}}), *generic):
-        outcome = Gate(ROUTES, GatewaySettings()).decide(Message(7, 1000, NOW_US, topic, json.dumps(body).encode()))
+        outcome = MessageProcessor(ROUTES, GatewaySettings()).decide(
+            Message(7, 1000, NOW_US, topic, json.dumps(body).encode())
+        )
         letter = decode_dead_letter(outcome.records[0].value)
         assert letter.reason.value == "ts_too_old"
         assert "2048 weeks behind" in str(letter.wanted)
@@ -87,7 +89,7 @@ def test_a_rollover_to_a_time_before_2000_is_named_in_the_refusal() -> None:
 
 @pytest.mark.parametrize("at", [-1e308, -5, 0, 12345])
 def test_a_number_that_is_no_time_is_refused_without_a_hint(at: float) -> None:
-    outcome = Gate(ROUTES, GatewaySettings()).decide(
+    outcome = MessageProcessor(ROUTES, GatewaySettings()).decide(
         Message(7, 1000, NOW_US, GENERIC, json.dumps({"ts": at, "t": 1}).encode())
     )
     letter = decode_dead_letter(outcome.records[0].value)
@@ -105,7 +107,7 @@ def test_the_short_way_leaves_flagged_times_to_the_long_one(before: timedelta, b
     ms = round((NOW - before).timestamp() * 1000)
     payload = json.dumps({"ts": ms, "boot": 1, "seq": 2, "values": {"t": 1.5}}).encode()
     block = Block(1000, 7, NOW_US, 0.0)
-    taken = Express(ROUTES, limits, Policy()).fill(block, [(NATIVE, payload, b"\0\1")], 0, 100_000)
+    taken = FastPathEncoder(ROUTES, limits, ReadingPolicy()).fill(block, [(NATIVE, payload, b"\0\1")], 0, 100_000)
     if flags:
         assert taken == 0
     if before < timedelta(seconds=bound or 86_400):

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from gateway.decoders.state import MAX_KEY_CHARACTERS, MAX_STATE_BYTES, DecoderState
-from gateway.decoders.told import MAX_VALUE_BYTES, Memory
-from gateway.decoders.topic_cache import MAX_CHARACTERS, remember_topics
+from gateway.decoders.told import MAX_VALUE_BYTES, VersionStore
+from gateway.decoders.topic_cache import MAX_CHARACTERS, cache_topics
 
 
 class TestState:
@@ -170,7 +170,7 @@ class TestRoom:
 class TestTold:
     def test_a_telling_that_comes_again_or_changes_nothing_makes_no_record(self) -> None:
         state = DecoderState()
-        told = Memory(state).told("k")
+        told = VersionStore(state).told("k")
         assert told.learn(b"A", 100)
         assert len(state.take_changes()) == 1
         assert told.learn(b"A", 100)
@@ -180,13 +180,13 @@ class TestTold:
 
     def test_after_a_restart_the_clock_says_which_one_a_message_belongs_to(self) -> None:
         state = DecoderState()
-        told = Memory(state).told("k")
+        told = VersionStore(state).told("k")
         told.learn(b"A", 100)
         told.contents(150)
         told.learn(b"B", 200)
         told.contents(250)
         found = dict(state.take_changes())
-        again = Memory(DecoderState(found.items())).told("k")
+        again = VersionStore(DecoderState(found.items())).told("k")
         assert again.contents(150) == [b"A"], "it was sent before B was told"
         assert again.contents(100) == [b"A"]
         again.learn(b"B", 200)
@@ -194,37 +194,37 @@ class TestTold:
 
     def test_a_message_past_all_older_ones_is_of_the_newest(self) -> None:
         state = DecoderState()
-        told = Memory(state).told("k")
+        told = VersionStore(state).told("k")
         told.learn(b"A", 100)
         told.contents(150)
         told.learn(b"B", 200)
-        again = Memory(DecoderState(dict(state.take_changes()).items())).told("k")
+        again = VersionStore(DecoderState(dict(state.take_changes()).items())).told("k")
         assert again.contents(151) == [b"B"]
         assert again.contents(120) == [b"B"], "nothing comes out of order"
 
     @pytest.mark.parametrize("time_ms", [110, 150, None])
     def test_a_clock_that_ran_back_at_the_telling_decides_nothing(self, time_ms: int | None) -> None:
         state = DecoderState()
-        told = Memory(state).told("k")
+        told = VersionStore(state).told("k")
         told.learn(b"A", 100)
         told.contents(150)
         told.learn(b"B", 50)
-        again = Memory(DecoderState(dict(state.take_changes()).items())).told("k")
+        again = VersionStore(DecoderState(dict(state.take_changes()).items())).told("k")
         assert again.contents(time_ms) == [b"A", b"B"]
 
     def test_a_message_from_before_the_first_telling_has_none(self) -> None:
         state = DecoderState()
-        told = Memory(state).told("k")
+        told = VersionStore(state).told("k")
         assert told.contents(100) == []
         told.learn(b"A", 200)
-        again = Memory(DecoderState(dict(state.take_changes()).items())).told("k")
+        again = VersionStore(DecoderState(dict(state.take_changes()).items())).told("k")
         assert again.contents(100) == []
         assert again.contents(201) == [b"A"]
 
     def test_once_settled_the_older_one_is_dropped_from_the_log(self) -> None:
         state = DecoderState()
         state.window_messages = 3
-        memory = Memory(state)
+        memory = VersionStore(state)
         for content, time_ms in ((b"A", 100), (b"B", 200)):
             memory.told("k").learn(content, time_ms)
             changes = state.take_changes()
@@ -237,24 +237,24 @@ class TestTold:
         assert memory.told("k").contents(60) == [b"B"], "by order"
         [(_key, value)] = state.take_changes()
         assert len(msgspec.msgpack.decode(value)) == 1
-        assert Memory(DecoderState([("k", value)])).told("k").contents(1) == [b"B"]
+        assert VersionStore(DecoderState([("k", value)])).told("k").contents(1) == [b"B"]
         memory.told("k").contents(300)
         assert state.take_changes() == [], "once"
 
     def test_more_changes_than_are_kept_leave_the_oldest_undecided_not_wrong(self) -> None:
         state = DecoderState()
-        told = Memory(state).told("k")
+        told = VersionStore(state).told("k")
         for number in range(8):
             told.learn(b"%d" % number, 100 * number)
             told.contents(100 * number + 50)
-        again = Memory(DecoderState(dict(state.take_changes()).items())).told("k")
+        again = VersionStore(DecoderState(dict(state.take_changes()).items())).told("k")
         assert again.contents(250) == []
         assert again.contents(450) == [b"4"]
         assert again.contents(750) == [b"7"]
 
     def test_values_stay_within_a_kafka_record(self) -> None:
         state = DecoderState()
-        told = Memory(state).told("k")
+        told = VersionStore(state).told("k")
         for number in range(4):
             assert told.learn(b"%d" % number * 200_000, 100 * number)
         assert len(state.get("k") or b"") <= MAX_VALUE_BYTES
@@ -263,14 +263,14 @@ class TestTold:
 
     @pytest.mark.parametrize("value", [b"", b"\xff", b"\x90", b"\x91\x93\x01", b"{}"])
     def test_a_value_that_is_none_of_ours_is_nothing(self, value: bytes) -> None:
-        assert Memory(DecoderState([("k", value)])).told("k").contents(5) == []
+        assert VersionStore(DecoderState([("k", value)])).told("k").contents(5) == []
 
 
 class TestBounds:
     def test_what_is_kept_of_keys_is_bounded_by_bytes_and_loses_nothing_known(self) -> None:
         state = DecoderState()
         state.window_messages = 3
-        memory = Memory(state)
+        memory = VersionStore(state)
         tracemalloc.start()
         for number in range(600):
             assert memory.told(f"k{number}").learn(b"%07d" % number + b"." * 300_000, 1)
@@ -283,7 +283,7 @@ class TestBounds:
 
     def test_keys_that_told_nothing_or_are_too_long_cost_nothing(self) -> None:
         state = DecoderState()
-        memory = Memory(state)
+        memory = VersionStore(state)
         long = "." * 60_000
         tracemalloc.start()
         for number in range(2000):
@@ -298,17 +298,17 @@ class TestBounds:
 
     def test_the_newest_time_before_the_first_telling_is_kept_over_other_messages(self) -> None:
         state = DecoderState()
-        memory = Memory(state)
+        memory = VersionStore(state)
         assert memory.told("k").contents(100) == []
         memory.told("other").contents(1)
         memory.told("k").learn(b"A", 50)
-        again = Memory(DecoderState(dict(state.take_changes()).items())).told("k")
+        again = VersionStore(DecoderState(dict(state.take_changes()).items())).told("k")
         assert again.contents(90) == [b"A", b""], "it may be from before the telling, whose clock ran back"
 
     def test_a_topic_of_any_length_is_read_and_only_short_ones_are_kept(self) -> None:
         asked: list[str] = []
 
-        @remember_topics
+        @cache_topics
         def read(topic: str) -> int:
             asked.append(topic)
             return len(topic)

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from gateway.block import Block
 from gateway.decoders.shape import RouteMatch
-from gateway.express import Express
-from gateway.intake import MAX_BLOCK, Intake
-from gateway.outcome import Gate
+from gateway.express import FastPathEncoder
+from gateway.intake import MAX_BLOCK, MessageIntake
+from gateway.outcome import MessageProcessor
 from gateway.plausible.table import load_table
-from gateway.policy import Policy
+from gateway.policy import ReadingPolicy
 from gateway.profiles.folder import ProfileFolder
 from gateway.profiles.policy import ProfilePolicy
 from gateway.routes import compile_routes
@@ -40,9 +40,9 @@ FULL = {"ts": NOW_MS - 5, "boot": 3, "seq": 4}
 class Bench:
     """Both ways side by side; `short` counts what went the short way."""
 
-    def __init__(self, policy: Policy | None = None, limits: GatewaySettings = LIMITS) -> None:
-        self.gate = Gate(ROUTES, limits, policy=policy)
-        self.express = Express(ROUTES, limits, policy or Policy())
+    def __init__(self, policy: ReadingPolicy | None = None, limits: GatewaySettings = LIMITS) -> None:
+        self.gate = MessageProcessor(ROUTES, limits, policy=policy)
+        self.express = FastPathEncoder(ROUTES, limits, policy or ReadingPolicy())
         self.limits = limits
 
     def fill(self, messages: list[Incoming]) -> Block:
@@ -193,7 +193,7 @@ def test_what_has_flags_or_properties_goes_the_long_way() -> None:
     assert block.mids == [b"\0\1"]
 
 
-class Watching(Policy):
+class Watching(ReadingPolicy):
     """Has something to say on one device until it is told otherwise."""
 
     def __init__(self) -> None:
@@ -303,8 +303,8 @@ def test_a_new_profile_holds_on_the_short_way_after_a_tick(tmp_path: Path) -> No
     assert bench.compare(TOPIC, native({"a": 15}, **FULL))
 
 
-def intake_of(bench: Bench, *, full_at: int = 10**9) -> Intake:
-    return Intake(bench.gate, bench.express, is_full=lambda block: len(block) >= full_at, wall_us=lambda: NOW_US)
+def intake_of(bench: Bench, *, full_at: int = 10**9) -> MessageIntake:
+    return MessageIntake(bench.gate, bench.express, is_full=lambda block: len(block) >= full_at, wall_us=lambda: NOW_US)
 
 
 def test_messages_keep_their_order_and_numbers_whichever_way_they_go() -> None:

@@ -9,9 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.block import Block
-from gateway.express import Express
-from gateway.outcome import Gate
-from gateway.policy import Policy
+from gateway.express import FastPathEncoder
+from gateway.outcome import MessageProcessor
+from gateway.policy import ReadingPolicy
 from gateway.profiles.folder import ProfileFolder
 from gateway.profiles.policy import ProfilePolicy
 from gateway.routes import RouteTable, compile_routes
@@ -37,14 +37,14 @@ max = 5
 
 
 def ways_agree(
-    routes: RouteTable, limits: GatewaySettings, topic: bytes, payload: bytes, policy: Policy | None = None
+    routes: RouteTable, limits: GatewaySettings, topic: bytes, payload: bytes, policy: ReadingPolicy | None = None
 ) -> bool:
     """Whether the message goes the short way; fails where the gate then says anything else."""
     block = Block(1000, 7, NOW_US, 0.0)
-    Express(routes, limits, policy or Policy()).fill(block, [(topic, payload, b"\0\1")], 0, 100_000)
+    FastPathEncoder(routes, limits, policy or ReadingPolicy()).fill(block, [(topic, payload, b"\0\1")], 0, 100_000)
     if not len(block):
         return False
-    outcome = Gate(routes, limits, policy=policy).decide(block.message(0))
+    outcome = MessageProcessor(routes, limits, policy=policy).decide(block.message(0))
     assert outcome.accepted, outcome
     [record], [value] = outcome.records, block.values
     assert repr(decode_record(value)) == repr(decode_record(record.value))
@@ -92,7 +92,7 @@ def test_what_nests_too_deeply_is_left_to_the_gate(depth: int, value: Any) -> No
 
 
 @pytest.fixture(scope="module")
-def profiles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Policy]:
+def profiles(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], ReadingPolicy]:
     folder = tmp_path_factory.mktemp("profiles")
     (folder / "limits.toml").write_text(PROFILE)
     return lambda: ProfilePolicy(ProfileFolder(folder))
@@ -133,7 +133,7 @@ limits = st.builds(
 @example([CONDITION], GatewaySettings(), b"own/dev-1", {"t": 1.5}, FULL, True)
 @example([], GatewaySettings(max_json_depth=2), NATIVE, {"a": {"value": 1}}, FULL, True)
 def test_both_ways_agree_whatever_routes_profiles_and_limits_are(
-    profiles: Callable[[], Policy],
+    profiles: Callable[[], ReadingPolicy],
     given_routes: list[RouteSettings],
     given_limits: GatewaySettings,
     topic: bytes,
@@ -145,7 +145,7 @@ def test_both_ways_agree_whatever_routes_profiles_and_limits_are(
     ways_agree(compile_routes(tuple(given_routes)), given_limits, topic, message(found, **fields), policy)
 
 
-def remembered(express: Express) -> int:
+def remembered(express: FastPathEncoder) -> int:
     """Characters of all that it remembers of devices."""
     text = express._text
     shapes = sum(len(shape) + sum(map(len, names)) for names, shape in text._shapes.items())
@@ -154,14 +154,14 @@ def remembered(express: Express) -> int:
     return shapes + pieces + topics + sum(map(len, express._readers)) + sum(map(len, text._mixed))
 
 
-def took(express: Express, topic: bytes, payload: bytes) -> bool:
+def took(express: FastPathEncoder, topic: bytes, payload: bytes) -> bool:
     block = Block(1000, 1, NOW_US, 0.0)
     express.fill(block, [(topic, payload, b"\0\1")], 0, 100_000)
     return len(block) == 1
 
 
 def test_devices_cannot_fill_the_memory_with_ever_new_metrics_or_topics() -> None:
-    express = Express(compile_routes(()), GatewaySettings(max_device_id_bytes=4096), Policy())
+    express = FastPathEncoder(compile_routes(()), GatewaySettings(max_device_id_bytes=4096), ReadingPolicy())
     for number in range(150):
         names = {f"{number}-{n}-{'x' * 480}": 1.5 for n in range(200)}
         assert took(express, NATIVE, message(names, **FULL)), "it is not refused for that"
@@ -174,7 +174,7 @@ def test_devices_cannot_fill_the_memory_with_ever_new_metrics_or_topics() -> Non
 
 
 def test_the_usual_sets_of_metrics_and_topics_are_remembered() -> None:
-    express = Express(compile_routes(()), GatewaySettings(), Policy())
+    express = FastPathEncoder(compile_routes(()), GatewaySettings(), ReadingPolicy())
     for number in range(100):
         wide = {f"phase_{number}_current_{n}": 1.5 for n in range(200)}
         assert took(express, f"tidegate/v1/meter-{number}/readings".encode(), message(wide, **FULL))

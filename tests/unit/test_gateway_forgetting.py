@@ -3,13 +3,13 @@
 import json
 from collections.abc import Mapping
 
-from gateway.forgetting import Forgetting
-from gateway.own_state import OwnState
+from gateway.forgetting import ErasureListener
+from gateway.own_state import GatewayState
 from gateway.sequence import SequenceTracker
 from ingest.contract.forget import FORGET_KEY, decode_forget, device_digest, encode_forget
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.memory import MemoryLog
-from streaming.history.gateway_state import replacements
+from streaming.history.gateway_state import plan_replacements
 
 
 def state(log: MemoryLog) -> dict[str, bytes]:
@@ -19,7 +19,7 @@ def state(log: MemoryLog) -> dict[str, bytes]:
 
 def test_a_gateway_that_runs_does_not_write_an_erased_device_again() -> None:
     log, tracker, seconds = MemoryLog(), SequenceTracker(), [0.0]
-    own = OwnState("gw-1", "s", tracker, clock=lambda: seconds[0])
+    own = GatewayState("gw-1", "s", tracker, clock=lambda: seconds[0])
     tracker.follow([("patient-B", 1, 5), ("patient-B", 2, 6), ("pump", 1, 7)])
     writer = log.writer()
     own.reopen()
@@ -35,7 +35,7 @@ def test_a_gateway_that_runs_does_not_write_an_erased_device_again() -> None:
         asked.append((key, since))
         return answers.pop(0)  # type: ignore[return-value]
 
-    forgetting = Forgetting(read_newer)
+    forgetting = ErasureListener(read_newer)
     assert (forgetting.look(), forgetting.take()) == (0, frozenset())
     assert forgetting.look() == 2
     own.forget(forgetting.take())
@@ -60,10 +60,10 @@ def test_what_names_the_device_in_the_state_is_replaced_and_nothing_else() -> No
         ("sparkplug/hall/node", b"\x92\xa9patient-B\x01"),
         ("sparkplug/hall/other", b"\x92\xaapatient-B2\x01"),
     ]
-    changed = dict(replacements(found, "patient-B"))
+    changed = dict(plan_replacements(found, "patient-B"))
     assert json.loads(changed.pop("tidegate/gw-1/numbers/7") or b"") == {"patient-B2": [[1, 6, []]]}
     assert changed == {"sparkplug/hall/patient-B": None, "sparkplug/hall/node": None}
-    short = dict(replacements([("homie/7/x", b"1"), ("homie/8/x", b"\x017\x00")], "7"))
+    short = dict(plan_replacements([("homie/7/x", b"1"), ("homie/8/x", b"\x017\x00")], "7"))
     assert short == {"homie/7/x": None}, "a short id is found in any value by chance"
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.decoders.mapping_names import Patterns
-from gateway.glob import compile_glob, glob
+from gateway.decoders.mapping_names import PatternTable
+from gateway.glob import compile_glob, compile_globs
 from gateway.profiles.parse import parse_profile
 from gateway.profiles.select import ProfileSet
 from gateway.routes import compile_routes
@@ -43,13 +43,13 @@ def _route_by_segment(text: str) -> object:
     "match",
     [
         compile_glob(PATTERN).fullmatch,
-        glob([PATTERN, "a*b*c"]),
-        lambda text: Patterns([(PATTERN, "V"), ("*-*-*-y", "A")]).find(text, text),
+        compile_globs([PATTERN, "a*b*c"]),
+        lambda text: PatternTable([(PATTERN, "V"), ("*-*-*-y", "A")]).find(text, text),
         _profile_of_a_device,
         _rule_of_a_metric,
         _route_by_segment,
     ],
-    ids=["compile_glob", "glob", "mapping", "device", "metric", "only"],
+    ids=["compile_glob", "compile_globs", "mapping", "device", "metric", "only"],
 )
 def test_a_pattern_takes_time_in_proportion_to_the_text(match: Callable[[str], object]) -> None:
     def best_of(size: int) -> float:

@@ -13,9 +13,9 @@ import pytest
 
 from deploy.chaos.fuzz_bombs import BOMBS, make_bomb
 from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_seeds import Target, targets
+from deploy.chaos.fuzz_seeds import FuzzTarget, targets
 from gateway import routes
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.settings import GatewaySettings
 
 pytestmark = pytest.mark.promise("P4")
@@ -43,7 +43,7 @@ each_target = pytest.mark.parametrize("target", TARGETS, ids=lambda target: targ
 each_engine = pytest.mark.parametrize("target", ENGINES, ids=lambda target: target.name)
 
 
-def cost_seconds(target: Target, payload: bytes, limits: GatewaySettings) -> float:
+def cost_seconds(target: FuzzTarget, payload: bytes, limits: GatewaySettings) -> float:
     """CPU time of one message; the outcome must be sound."""
     gate, message = target.gate(limits), Message(1, 1, NOW_US, target.topics[0].encode(), payload)
     started = time.thread_time()
@@ -69,7 +69,7 @@ def _own_garbage() -> Iterator[None]:
     gc.unfreeze()
 
 
-def dear_ones(target: Target, names: Iterable[str], limits: GatewaySettings, ratio: int = MAX_RATIO) -> list[str]:
+def dear_ones(target: FuzzTarget, names: Iterable[str], limits: GatewaySettings, ratio: int = MAX_RATIO) -> list[str]:
     """A sentence for each bomb that costs `ratio` times what a good message does."""
     told = []
     for name in names:
@@ -84,7 +84,7 @@ def dear_ones(target: Target, names: Iterable[str], limits: GatewaySettings, rat
 
 
 @each_target
-def test_no_bomb_costs_many_times_a_good_message(target: Target) -> None:
+def test_no_bomb_costs_many_times_a_good_message(target: FuzzTarget) -> None:
     assert dear_ones(target, SUSPECT if target.presets else BOMBS, FEWER) == []
 
 
@@ -97,7 +97,7 @@ def test_nor_with_all_the_readings_that_a_message_may_hold(name: str) -> None:
 
 
 @each_engine
-def test_no_bomb_takes_much_memory(target: Target) -> None:
+def test_no_bomb_takes_much_memory(target: FuzzTarget) -> None:
     gate = target.gate(FEWER)
     tracemalloc.start()
     try:
@@ -115,7 +115,7 @@ def test_no_bomb_takes_much_memory(target: Target) -> None:
 def test_ever_new_devices_take_no_ever_new_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """B80: after as many as are remembered, the next ones leave nothing behind in the gate and its routes."""
     monkeypatch.setattr(routes, "_CACHED_TOPICS", 100)
-    gate = Gate(routes.compile_routes(()), LIMITS)
+    gate = MessageProcessor(routes.compile_routes(()), LIMITS)
     gate._known_devices.update(f"earlier-{number}" for number in range(100_000))
 
     def send(numbers: range) -> None:

@@ -15,9 +15,9 @@ from deploy.chaos import fuzz
 from deploy.chaos.fuzz_bombs import BOMBS, make_bomb
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_mutate import bend
-from deploy.chaos.fuzz_seeds import Target, fitting_seeds, read_seeds, targets
+from deploy.chaos.fuzz_seeds import FuzzTarget, fitting_seeds, read_seeds, targets
 from gateway.decoders.shape import Reply
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings
 from ingest.contract.dead_letter import decode_dead_letter, encode_dead_letter
@@ -32,7 +32,7 @@ BAD = GOOD._replace(payload=b"[")
 
 
 def decided(message: Message) -> Outcome:
-    return Gate(compile_routes(()), LIMITS).decide(message)
+    return MessageProcessor(compile_routes(()), LIMITS).decide(message)
 
 
 def spoiled(change: Callable[[ReadingRecord], Any]) -> list[str]:
@@ -195,7 +195,7 @@ def test_a_run_is_told_with_its_figures_and_findings(
     for name, text in left.items():
         (tmp_path / name).write_text(text, "utf-8")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: Ended(SAID, code))
-    run = fuzz.fuzz_target(Target("native", ("t",)), 5, tmp_path, [])
+    run = fuzz.fuzz_target(FuzzTarget("native", ("t",)), 5, tmp_path, [])
     assert (run["executions"], run["coverage"], run["features"], run["corpus"], run["peak_mb"]) == (99, 48, 50, 3, 63)
     assert [found["fault"][: len(text)] for found, text in zip(run["findings"], told, strict=True)] == told
 
@@ -205,5 +205,5 @@ def test_a_fuzzer_that_hangs_is_ended_and_told(monkeypatch: pytest.MonkeyPatch, 
         raise subprocess.TimeoutExpired(command, 1, stderr=SAID)
 
     monkeypatch.setattr(subprocess, "run", hang)
-    run = fuzz.fuzz_target(Target("native", ("t",)), 5, tmp_path, [])
+    run = fuzz.fuzz_target(FuzzTarget("native", ("t",)), 5, tmp_path, [])
     assert run["findings"][0]["fault"].startswith("the fuzzer ended with 124")

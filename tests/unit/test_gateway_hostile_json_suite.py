@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_seeds import Target, targets
-from gateway.outcome import Gate, Message, Outcome
+from deploy.chaos.fuzz_seeds import FuzzTarget, targets
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import Reading, decode_record
@@ -30,7 +30,7 @@ each_file = pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 
 def decide(topic: str, payload: bytes) -> Outcome:
     message = Message(1, 1, NOW_US, topic.encode(), payload)
-    outcome = Gate(ROUTES, LIMITS).decide(message)
+    outcome = MessageProcessor(ROUTES, LIMITS).decide(message)
     assert faults_of(message, outcome, LIMITS) == []
     return outcome
 
@@ -112,7 +112,7 @@ def test_inside_a_native_message(path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", targets(), ids=lambda target: target.name)
-def test_every_decoder_has_a_sound_outcome_for_every_file(target: Target) -> None:
+def test_every_decoder_has_a_sound_outcome_for_every_file(target: FuzzTarget) -> None:
     gate = target.gate(LIMITS)
     for path in FILES:
         for topic in target.topics[:2]:

@@ -19,7 +19,7 @@ from tidegate_tests_fixtures_naughty import NAUGHTY
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.process import configure_logging
 from gateway.decoders.mapping_settings import MappingSettings
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.receipts import make_receipts, receipt_topic
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
@@ -94,7 +94,7 @@ def test_the_list_is_whole() -> None:
 def decide(topic: str, document: object, **envelope: Any) -> Outcome:
     payload = document if isinstance(document, bytes) else json.dumps(document).encode()
     message = Message(1, 1, NOW_US, topic.encode(), payload, **envelope)
-    outcome = Gate(ROUTES, LIMITS).decide(message)
+    outcome = MessageProcessor(ROUTES, LIMITS).decide(message)
     assert faults_of(message, outcome, LIMITS) == []
     return outcome
 
@@ -282,7 +282,7 @@ def logging_of_our_processes() -> Iterator[io.StringIO]:
 def test_no_log_line_holds_what_would_forge_or_break_one() -> None:
     """B68: whatever a device is called and says, even where a decoder fails with its words."""
     hostile = '\r\n2025-11-28T12:00:00.000Z ERROR   tidegate.gateway: all lost\n{"level":1}\x1b[31m\x9b\u2028\x07\udc80'
-    gate = Gate(ROUTES, LIMITS)
+    gate = MessageProcessor(ROUTES, LIMITS)
 
     def broken(*_: object) -> None:
         raise RuntimeError(hostile)

@@ -11,8 +11,8 @@ import pytest
 
 from deploy.chaos.fuzz_bombs import make_bomb
 from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_seeds import Target, targets
-from gateway.outcome import Gate, Message, Outcome
+from deploy.chaos.fuzz_seeds import FuzzTarget, targets
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.profiles.policy import make_policy
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.promise("P4")
 
 HOSTILE = Path(__file__).parent / "hostile"
 TABLE = tomllib.loads((HOSTILE / "outcomes.toml").read_text("utf-8"))
-OURS = Target("the table's routes", (), tuple(RouteSettings.model_validate(route) for route in TABLE["routes"]))
+OURS = FuzzTarget("the table's routes", (), tuple(RouteSettings.model_validate(route) for route in TABLE["routes"]))
 ROWS = [row for section in TABLE.values() if isinstance(section, dict) for row in section.get("rows", [])]
-SHIPPED = Target("the presets", (), (), ("*",))
+SHIPPED = FuzzTarget("the presets", (), (), ("*",))
 NOW_US = 1_764_331_200_000_000
 LIMITS = GatewaySettings()
 NO_IDENTITY = "no_identity"
@@ -38,7 +38,7 @@ def repeat(text: str) -> str:
     return REPEAT.sub(lambda found: found[1] * int(found[2]), text)
 
 
-def places_of(row: dict[str, Any]) -> list[tuple[str, bytes, Target]]:
+def places_of(row: dict[str, Any]) -> list[tuple[str, bytes, FuzzTarget]]:
     """Name, topic and gate of each place where this row's payload is sent."""
     if "topic_hex" in row:
         return [("hex", bytes.fromhex(row["topic_hex"]), OURS)]
@@ -63,7 +63,7 @@ def payload_of(row: dict[str, Any]) -> bytes:
     return payload.encode()
 
 
-def checked_gate() -> Gate:
+def checked_gate() -> MessageProcessor:
     """With profiles, a registry and a rate."""
     asked = {"profiles": str(HOSTILE / "profiles"), "device_registry": str(HOSTILE / "devices.jsonl")}
     limits = LIMITS.model_copy(
@@ -75,7 +75,7 @@ def checked_gate() -> Gate:
             "device_catch_up_seconds": 0.0,
         }
     )
-    return Gate(compile_routes(()), limits, policy=make_policy(limits))
+    return MessageProcessor(compile_routes(()), limits, policy=make_policy(limits))
 
 
 CASES = [
@@ -86,7 +86,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("row", "topic", "target"), CASES)
-def test_a_bad_input_has_the_outcome_that_is_declared(row: dict[str, Any], topic: bytes, target: Target) -> None:
+def test_a_bad_input_has_the_outcome_that_is_declared(row: dict[str, Any], topic: bytes, target: FuzzTarget) -> None:
     envelope = {name: row[name] for name in ("retain", "dup", "trace") if name in row}
     if "message_id" in row:
         envelope["message_id"] = repeat(row["message_id"])

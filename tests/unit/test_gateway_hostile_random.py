@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_mutate import bend
-from deploy.chaos.fuzz_seeds import Seed, Target, fitting_seeds, read_seeds, targets
-from gateway.outcome import Gate, Message
+from deploy.chaos.fuzz_seeds import FuzzTarget, SeedMessage, fitting_seeds, read_seeds, targets
+from gateway.outcome import Message, MessageProcessor
 from gateway.profiles.policy import make_policy
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
@@ -26,13 +26,13 @@ each_target = pytest.mark.parametrize("target", targets(), ids=lambda target: ta
 
 
 @cache
-def seeds_of(target: Target) -> list[Seed]:
+def seeds_of(target: FuzzTarget) -> list[SeedMessage]:
     """What the target accepts, else all: foreign messages come to the wrong decoder too."""
     every = read_seeds(EXAMPLES)
-    return fitting_seeds(target, every, LIMITS, NOW_US) or every or [Seed(target.topics[0], b'{"a":1}')]
+    return fitting_seeds(target, every, LIMITS, NOW_US) or every or [SeedMessage(target.topics[0], b'{"a":1}')]
 
 
-def check(target: Target, messages: list[Seed]) -> None:
+def check(target: FuzzTarget, messages: list[SeedMessage]) -> None:
     """Each message of a session has a sound outcome; decoders may remember the earlier ones."""
     gate = target.gate(LIMITS)
     for number, (topic, payload) in enumerate(messages):
@@ -43,26 +43,29 @@ def check(target: Target, messages: list[Seed]) -> None:
 @each_target
 @settings(max_examples=30)
 @given(st.data())
-def test_random_bytes(target: Target, data: st.DataObject) -> None:
+def test_random_bytes(target: FuzzTarget, data: st.DataObject) -> None:
     topic = data.draw(st.sampled_from(target.topics))
-    check(target, [Seed(topic, data.draw(st.binary(max_size=120)))])
+    check(target, [SeedMessage(topic, data.draw(st.binary(max_size=120)))])
 
 
 @each_target
 @settings(max_examples=50)
 @given(st.randoms(use_true_random=False), st.integers(0, 10_000))
-def test_good_payloads_bent(target: Target, random: Random, place: int) -> None:
+def test_good_payloads_bent(target: FuzzTarget, random: Random, place: int) -> None:
     seeds = seeds_of(target)
     place %= len(seeds)
     topic, payload = seeds[place]
-    check(target, [*seeds[max(0, place - 8) : place], Seed(topic, bend(random, payload, random.choice(seeds).payload))])
+    check(
+        target,
+        [*seeds[max(0, place - 8) : place], SeedMessage(topic, bend(random, payload, random.choice(seeds).payload))],
+    )
 
 
 @each_target
-def test_each_example_as_it_is_and_of_every_other_format(target: Target) -> None:
+def test_each_example_as_it_is_and_of_every_other_format(target: FuzzTarget) -> None:
     check(target, read_seeds(EXAMPLES))
     for topic in target.topics:
-        check(target, [Seed(topic, seed.payload) for seed in seeds_of(target)])
+        check(target, [SeedMessage(topic, seed.payload) for seed in seeds_of(target)])
 
 
 CHECKED = LIMITS.model_copy(
@@ -82,7 +85,7 @@ PUMP = (
 @settings(max_examples=150)
 @given(st.randoms(use_true_random=False))
 def test_good_payloads_bent_with_profiles_registry_and_rate(random: Random) -> None:
-    gate = Gate(compile_routes((RouteSettings(filter="j/{device}", decoder="json", device="{device}"),)), CHECKED,
+    gate = MessageProcessor(compile_routes((RouteSettings(filter="j/{device}", decoder="json", device="{device}"),)), CHECKED,
                 policy=make_policy(CHECKED))  # fmt: skip
     for number in range(6):
         topic = random.choice((b"tidegate/v1/pump-1/readings", b"tidegate/v1/pump-9/readings", b"j/pump-2"))

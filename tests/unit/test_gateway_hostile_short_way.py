@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from deploy.chaos.fuzz_bombs import make_bomb
 from deploy.chaos.fuzz_mutate import bend
 from gateway.block import Block
-from gateway.express import Express
-from gateway.outcome import Gate
-from gateway.policy import Policy
+from gateway.express import FastPathEncoder
+from gateway.outcome import MessageProcessor
+from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings
 from ingest.contract.reading import decode_record
@@ -41,8 +41,8 @@ GOOD = (
 
 
 @cache
-def ways() -> tuple[Express, Gate]:
-    return Express(ROUTES, LIMITS, Policy()), Gate(ROUTES, LIMITS)
+def ways() -> tuple[FastPathEncoder, MessageProcessor]:
+    return FastPathEncoder(ROUTES, LIMITS, ReadingPolicy()), MessageProcessor(ROUTES, LIMITS)
 
 
 def takes(topic: bytes, payload: bytes) -> bool:

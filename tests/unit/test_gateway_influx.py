@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gateway.decode_file import decode_lines
 from gateway.decoders.influx import parse_influx
 from gateway.json_text import BadNumber, Document
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
@@ -189,7 +189,9 @@ def test_random_bytes_are_lines_or_one_refusal(data: bytes) -> None:
 
 
 def decide(payload: bytes, route: RouteSettings) -> list[tuple[Any, ...]]:
-    outcome = Gate(compile_routes((route,), LIMITS), LIMITS).decide(Message(1, 1, NOW_US, b"sensors/plant1", payload))
+    outcome = MessageProcessor(compile_routes((route,), LIMITS), LIMITS).decide(
+        Message(1, 1, NOW_US, b"sensors/plant1", payload)
+    )
     records = [decode_record(record.value) for record in outcome.records if record.topic.endswith("readings")]
     return [
         (r.device, x.metric, x.value if x.text is None else x.text, x.time_us, x.index)

@@ -7,10 +7,10 @@ import pytest
 
 import gateway.intake
 from gateway.block import Block
-from gateway.express import Express
-from gateway.intake import Intake
-from gateway.outcome import Gate
-from gateway.policy import Policy
+from gateway.express import FastPathEncoder
+from gateway.intake import MessageIntake
+from gateway.outcome import MessageProcessor
+from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
 from gateway.session_events import Incoming
 from gateway.settings import GatewaySettings
@@ -50,7 +50,11 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, type[Exception]], li
             return block
 
         monkeypatch.setattr(gateway.intake, "Block", make)
-        intake = Intake(Gate(ROUTES, LIMITS), Express(ROUTES, LIMITS, Policy()), is_full=lambda block: False)
+        intake = MessageIntake(
+            MessageProcessor(ROUTES, LIMITS),
+            FastPathEncoder(ROUTES, LIMITS, ReadingPolicy()),
+            is_full=lambda block: False,
+        )
         return list(intake.take(MESSAGES, 1000, 100_000))
 
     return run

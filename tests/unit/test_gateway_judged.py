@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.profiles.folder import ProfileFolder
-from gateway.profiles.judged import Judgements
+from gateway.profiles.judged import JudgementCache
 from gateway.profiles.policy import ProfilePolicy
 from gateway.rate import DeviceRate
 from gateway.routes import compile_routes
@@ -37,7 +37,7 @@ class Broker:
         self.policy = ProfilePolicy(
             ProfileFolder(folder), None, DeviceRate(1e-9, burst, catch_up_seconds=0), window_messages=WINDOW
         )
-        self.gate = Gate(compile_routes(()), GatewaySettings(window_messages=WINDOW), policy=self.policy)
+        self.gate = MessageProcessor(compile_routes(()), GatewaySettings(window_messages=WINDOW), policy=self.policy)
         self.number = self.sent = self.ever_sent = self.known = self.written = 0
         self.verdicts: list[set[Verdict]] = [set() for _ in messages]
         self.numbers: list[int] = []
@@ -110,7 +110,7 @@ def test_copies_of_accepted_messages_are_not_stuck(tmp_path: Path) -> None:
 
 
 def test_what_may_come_again_is_forgotten_after_a_window_of_messages() -> None:
-    kept = Judgements(window_messages=10, max_notes=5)
+    kept = JudgementCache(window_messages=10, max_notes=5)
 
     def send(number: int) -> None:
         judged = kept.begin(Message(number, 1, T0, b"t", b"%d" % number, mid=number))
@@ -120,7 +120,7 @@ def test_what_may_come_again_is_forgotten_after_a_window_of_messages() -> None:
     for number in range(1, 50):
         send(number)
         assert len(kept) <= 5, "never more than its room"
-    kept = Judgements(window_messages=10)
+    kept = JudgementCache(window_messages=10)
     for number in range(1, 50):
         send(number)
         kept.acknowledged(number)

@@ -3,11 +3,11 @@
 import pytest
 
 import gateway.kept
-from gateway.kept import Kept
+from gateway.kept import BoundedCache
 
 
 def test_what_is_kept_is_there_and_too_large_an_entry_is_not() -> None:
-    kept: Kept[str, int] = Kept(100)
+    kept: BoundedCache[str, int] = BoundedCache(100)
     kept.keep("a", 1, 100)
     kept.keep("b", 2, 101)
     assert kept == {"a": 1}
@@ -16,7 +16,7 @@ def test_what_is_kept_is_there_and_too_large_an_entry_is_not() -> None:
 
 def test_it_forgets_all_before_it_grows_past_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway.kept, "MAX_BYTES", 1000)
-    kept: Kept[int, None] = Kept(100)
+    kept: BoundedCache[int, None] = BoundedCache(100)
     for number in range(500):
         kept.keep(number, None, 90)
         assert kept.size_bytes == 90 * len(kept) <= 1000
@@ -25,7 +25,7 @@ def test_it_forgets_all_before_it_grows_past_its_bytes(monkeypatch: pytest.Monke
 
 def test_it_forgets_all_before_it_grows_past_its_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway.kept, "MAX_ENTRIES", 10)
-    kept: Kept[int, None] = Kept(100)
+    kept: BoundedCache[int, None] = BoundedCache(100)
     for number in range(35):
         kept.keep(number, None, 0)
     assert list(kept) == [30, 31, 32, 33, 34]

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.cli import run
 from gateway.left_out import encode_left_out, read_left_out
-from gateway.own_state import OwnState
+from gateway.own_state import GatewayState
 from gateway.sequence import SequenceTracker
 from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.topics import GATEWAY_STATE
@@ -17,8 +17,8 @@ from ingest.memory import MemoryLog
 def test_a_gateway_tells_what_its_mappings_left_out_and_does_not_take_it_for_numbers() -> None:
     log, fields, seconds = MemoryLog(), {"preset owntracks number 2 (owntracks/#)": {"conn": 3, "bs": 1}}, [0.0]
 
-    def gateway() -> OwnState:
-        return OwnState(
+    def gateway() -> GatewayState:
+        return GatewayState(
             "gw-1",
             "a@b:1",
             SequenceTracker(),
@@ -55,7 +55,7 @@ def _left_out(log: MemoryLog) -> list[bytes | None]:
 @pytest.mark.parametrize("room", [0, 1, 2], ids=["nothing fits", "the numbers fit", "the names fit as well"])
 def test_what_did_not_fit_into_the_queue_is_written_next(room: int) -> None:
     log, tracker = MemoryLog(capacity=3), SequenceTracker()
-    own = OwnState("gw-1", "a@b:1", tracker, left_out=lambda: {"route": {"conn": 1}}, clock=lambda: 100.0)
+    own = GatewayState("gw-1", "a@b:1", tracker, left_out=lambda: {"route": {"conn": 1}}, clock=lambda: 100.0)
     own.filters = ("a/#",)
     own.follow(OutcomeRecord(1, "gw-1", 1, 1, 1, [], 1, [("d", 7, 50)]))
     writer = log.writer()
@@ -67,7 +67,7 @@ def test_what_did_not_fit_into_the_queue_is_written_next(room: int) -> None:
     writer.flush(1)
     state = _state(log)
     assert [row["field"] for row in read_left_out(state)] == ["conn"]
-    again = OwnState("gw-1", "a@b:1", SequenceTracker())
+    again = GatewayState("gw-1", "a@b:1", SequenceTracker())
     again.load(state)
     assert again.filters == ("a/#",)
 
@@ -76,7 +76,7 @@ def test_a_new_process_takes_back_what_the_one_before_told() -> None:
     log, fields = MemoryLog(), {"route": {"conn": 3}}
 
     def run(fields: dict[str, dict[str, int]], at_ms: int) -> list[dict[str, Any]]:
-        own = OwnState("gw-1", "a@b:1", SequenceTracker(), left_out=lambda: fields, wall_ms=lambda: at_ms)
+        own = GatewayState("gw-1", "a@b:1", SequenceTracker(), left_out=lambda: fields, wall_ms=lambda: at_ms)
         own.load(_state(log))
         writer = log.writer()
         own.save(writer, stopped=True)

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from deploy.cli import run
 from deploy.settings import load_settings
 from gateway.decode_file import decode_lines
-from gateway.decoders.mapping_extends import extend, follow
+from gateway.decoders.mapping_extends import extend_mapping, resolve_extends
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.vendor_settings import VendorSettings
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.presets.load import load_vendors
 from gateway.routes import compile_routes, shipped_mappings
 from gateway.settings import GatewaySettings, RouteSettings
@@ -60,7 +60,7 @@ def test_a_variant_changes_what_it_names_and_no_more(tmp_path: Path) -> None:
 
 def test_one_says_what_the_other_says_where_it_names_nothing() -> None:
     for mapping in shipped_mappings().values():
-        assert extend(mapping, MappingSettings(extends="x")) == mapping
+        assert extend_mapping(mapping, MappingSettings(extends="x")) == mapping
 
 
 def mapping(toml: str) -> MappingSettings:
@@ -86,12 +86,12 @@ def test_lists_replace_tables_join_cases_come_first(variant: str, name: str, wan
         'skip = ["a", "b"]\nunits = { a = "1", b = "2" }\nprefix = "p."\nquantity = { value = "v", unit = "u" }\n'
         "[[cases]]\nwhen = { x = true }"
     )
-    assert getattr(extend(base, mapping(variant)), name) == wanted
+    assert getattr(extend_mapping(base, mapping(variant)), name) == wanted
 
 
 def test_variants_of_variants_and_of_their_own_name() -> None:
     known = {"a": mapping('extends = "b"\nunits = { x = "a" }'), "b": mapping('extends = "b"\nunits = { y = "b" }')}
-    found = follow("a", known["a"], known)
+    found = resolve_extends("a", known["a"], known)
     assert (found.units, found.extends) == ({"x": "a", "y": "b"}, "b")
 
 
@@ -99,10 +99,10 @@ def test_variants_of_variants_and_of_their_own_name() -> None:
 def test_mappings_that_extend_each_other_are_refused(names: list[str]) -> None:
     ring = {name: MappingSettings(extends=after) for name, after in zip(names, [*names[1:], names[0]], strict=True)}
     if len(names) == 1:
-        assert follow(names[0], ring[names[0]], ring).extends == names[0]
+        assert resolve_extends(names[0], ring[names[0]], ring).extends == names[0]
         return
     with pytest.raises(ValueError, match="mappings extend each other"):
-        follow(names[0], ring[names[0]], ring)
+        resolve_extends(names[0], ring[names[0]], ring)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_mapping_may_leave_the_rules_of_vendors_out() -> None:
     for vendors in (["dragino"], []):
         mapping = {"extends": "tts", "vendors": vendors}
         route = RouteSettings.model_validate({"filter": "v3/{a}/devices/{d}/up", "device": "{d}", "mapping": mapping})
-        gate = Gate(compile_routes((route,)), GatewaySettings())
+        gate = MessageProcessor(compile_routes((route,)), GatewaySettings())
         message = Message(1, 1, 1_800_000_000_000_000, b"v3/a/devices/d/up", json.dumps(body).encode())
         record = decode_record(gate.decide(message).records[0].value)
         values[len(vendors)] = {one.metric: one.unit for one in record.readings}

@@ -12,7 +12,7 @@ from gateway.decoders.mapping import CompiledMapping
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.glob import glob_pattern
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import ReadingRecord, decode_record
@@ -22,7 +22,7 @@ NOW_US = 1_764_331_200_000_000
 
 def send(route: Mapping[str, object], topic: str, document: object) -> ReadingRecord | str:
     """The record of a message behind one route, or why there is none."""
-    gate = Gate(compile_routes((RouteSettings.model_validate(route),)), GatewaySettings(presets=()))
+    gate = MessageProcessor(compile_routes((RouteSettings.model_validate(route),)), GatewaySettings(presets=()))
     outcome = gate.decide(Message(1, 1, NOW_US, topic.encode(), json.dumps(document).encode()))
     return decode_record(outcome.records[0].value) if outcome.accepted else str(outcome.rejected or outcome.ignored)
 
@@ -67,7 +67,7 @@ def test_what_is_refused_whole_is_of_the_topic_s_device() -> None:
     route = RouteSettings.model_validate(
         {"filter": "x/{d}", "device": "{d}", "mapping": {**SAME, "refuse": "undecoded"}}
     )
-    gate = Gate(compile_routes((route,)), GatewaySettings(presets=()))
+    gate = MessageProcessor(compile_routes((route,)), GatewaySettings(presets=()))
     outcome = gate.decide(Message(1, 1, NOW_US, b"x/a", b'{"id": "b"}'))
     assert (outcome.rejected, outcome.device) == ("undecoded", "a")
 
@@ -119,7 +119,7 @@ def test_a_unit_can_be_taken_from_some_names() -> None:
 def test_prefixes_beyond_the_bound_are_read_and_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mapping_names, "_MAX_CONTEXTS", 3)
     forgotten: list[bool] = []
-    monkeypatch.setattr(mapping_names.Names, "forget", lambda _self: forgotten.append(True))
+    monkeypatch.setattr(mapping_names.NameRules, "forget", lambda _self: forgotten.append(True))
     mapping = CompiledMapping(MappingSettings(items=("l[]",), prefix="{.n}/"), ())
     body = json.dumps({"l": [{"n": f"x{n}", "v": n} for n in range(50)]}).encode()
     monkeypatch.setattr(mapping_names._held, "names", 0)  # mappings of other tests may hold all there is
@@ -168,6 +168,6 @@ def test_globs(pattern: str, text: str, matches: bool) -> None:
 def test_a_glob_takes_no_more_time_than_its_text_is_long(pattern: str, text: str) -> None:
     """One that looks at each place again from each other place would not come back from this within the day."""
     route = RouteSettings(filter="x", payload=(pattern,), device="d", decoder="plain")
-    gate = Gate(compile_routes((route,)), GatewaySettings(presets=()))
+    gate = MessageProcessor(compile_routes((route,)), GatewaySettings(presets=()))
     payload = (text * 250_000)[:250_000].encode()
     assert gate.decide(Message(1, 1, NOW_US, b"x", payload)).rejected == "no_route"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tidegate_tests_fixtures_outcome import decide, letters_of, record_of, stored
 
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 
@@ -111,7 +111,7 @@ def test_formatted_numbers_are_read(number: float, how: str) -> None:
 def by_route(payload: object, **settings: object) -> Outcome:
     routes = compile_routes((RouteSettings(filter="#", **settings),))  # type: ignore[arg-type]
     message = Message(1, 1000, 1_764_331_200_000_000, b"esp/dev/state", json.dumps(payload).encode())
-    return Gate(routes, GatewaySettings()).decide(message)
+    return MessageProcessor(routes, GatewaySettings()).decide(message)
 
 
 def test_a_number_in_a_text_is_a_number_with_a_flag() -> None:
@@ -171,7 +171,7 @@ def test_a_number_in_a_text_of_a_shipped_format_is_a_number(
 ) -> None:
     limits = GatewaySettings(zone="Europe/Berlin")
     message = Message(1, 1000, 1_796_000_000_000_000, topic.encode(), json.dumps(payload).encode())
-    outcome = Gate(compile_routes((), limits), limits).decide(message)
+    outcome = MessageProcessor(compile_routes((), limits), limits).decide(message)
     assert stored(outcome) == wanted
     flagged = {one.metric for one in record_of(outcome).readings if one.flags and "numeric_text" in one.flags}
     assert flagged == {metric for metric, value in wanted.items() if not isinstance(value, str)}

@@ -19,7 +19,7 @@ from tidegate_tests_fixtures_outcome import (
     stored,
 )
 
-from gateway.dead_letters import MAX_PARTS, shrink
+from gateway.dead_letters import MAX_PARTS, shrink_dead_letter
 from gateway.decoders import registry
 from gateway.outcome import Outcome
 from ingest.contract.dead_letter import decode_dead_letter
@@ -52,7 +52,7 @@ def test_a_dead_letter_shrinks_in_three_steps_and_then_says_so() -> None:
     topic = b"nowhere/" + b"x" * 5000
     record = decide(topic, b"y" * 200_000).records[0]
     sizes = [len(record.value)]
-    while (smaller := shrink(record)) is not None:
+    while (smaller := shrink_dead_letter(record)) is not None:
         record = smaller
         sizes.append(len(record.value))
     assert len(sizes) == 4, "64 KiB of payload, none, a cut topic"

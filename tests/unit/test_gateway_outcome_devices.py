@@ -13,10 +13,10 @@ from deploy.chaos.fuzz_checks import faults_of
 from gateway.dead_letters import MAX_PARTS
 from gateway.decoders import registry as decoders
 from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
-from gateway.outcome import Gate, Message, Outcome
-from gateway.policy import Policy
+from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.policy import ReadingPolicy
 from gateway.receipts import make_receipts
-from gateway.redrive import Letter, judge
+from gateway.redrive import DeadLetter, judge_dead_letters
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, Reject, decode_dead_letter
@@ -39,8 +39,8 @@ def message(document: object, topic: bytes = TELEMETRY, **envelope: Any) -> Mess
     return Message(7, 1000, NOW_US, topic, json.dumps(document).encode(), **envelope)
 
 
-def decide(said: Message, routes: tuple[RouteSettings, ...] = (), policy: Policy | None = None) -> Outcome:
-    outcome = Gate(compile_routes(routes, LIMITS), LIMITS, policy=policy).decide(said)
+def decide(said: Message, routes: tuple[RouteSettings, ...] = (), policy: ReadingPolicy | None = None) -> Outcome:
+    outcome = MessageProcessor(compile_routes(routes, LIMITS), LIMITS, policy=policy).decide(said)
     assert faults_of(said, outcome, LIMITS) == []
     return outcome
 
@@ -77,7 +77,7 @@ def give(monkeypatch: pytest.MonkeyPatch, *decoded: Decoded | Reject | Ignored) 
     ],
 )
 def test_a_message_of_many_refused_devices_costs_what_it_is_large(document: object, *, is_accepted: bool) -> None:
-    said, gate = message(document), Gate(compile_routes((), LIMITS), LIMITS)
+    said, gate = message(document), MessageProcessor(compile_routes((), LIMITS), LIMITS)
     assert len(said.payload) > 200_000
     tracemalloc.start()
     outcome = gate.decide(said)
@@ -190,7 +190,7 @@ def test_device_ids_that_are_none_hide_no_device() -> None:
 # What else a message of several devices has.
 
 
-class Known(Policy):
+class Known(ReadingPolicy):
     """Knows all devices but one, of which nothing may be kept."""
 
     def admit(self, device: str, match: RouteMatch, received_us: int, number: int) -> Reject | None:
@@ -243,18 +243,18 @@ def test_what_is_accepted_counts_for_all_devices(monkeypatch: pytest.MonkeyPatch
 def test_the_letters_of_a_large_message_can_be_redriven_together() -> None:
     said = message({"good": PAD, **{f"d{n}": BAD_TIME for n in range(10)}})
     letters = [
-        Letter(
+        DeadLetter(
             f"dl:{place}", DEAD_LETTERS, 0, place, letter.stage, letter.reason, letter.path, letter.partial,
             letter.gateway, letter.epoch, letter.number, letter.received_us, letter.topic, kept(letter),
             letter.payload_bytes, letter.device, letter.message_id, letter.retain, letter.trace,
         )
         for place, letter in enumerate(letters_of(decide(said)))
     ]  # fmt: skip
-    gate = Gate(
+    gate = MessageProcessor(
         compile_routes((RouteSettings(filter=TELEMETRY.decode(), decoder="json", device="all"),), LIMITS), LIMITS
     )
     good = [("all", "good[0].t", 0)]
-    verdict = judge(letters[::-1], gate, good)
+    verdict = judge_dead_letters(letters[::-1], gate, good)
     assert verdict.ending == "accepted", verdict.why
     assert len(verdict.letters) == 10
     assert decode_record(gate.decide(said).records[0].value).device == "all"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.own_state import OwnState, is_own_state
+from gateway.own_state import GatewayState, is_own_state
 from gateway.sequence import SequenceTracker
-from gateway.shared_id import SharedId
+from gateway.shared_id import SharedIdDetector
 from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.memory import MemoryLog
@@ -21,7 +21,7 @@ class Gateway:
     def __init__(self, log: MemoryLog, outcomes: list[OutcomeRecord], session: str = "gate@b:1883") -> None:
         self.writer, self.outcomes, self.seconds = log.writer(), outcomes, 0.0
         self.tracker = SequenceTracker()
-        self.own = OwnState(
+        self.own = GatewayState(
             "gw-1",
             session,
             self.tracker,
@@ -155,13 +155,13 @@ def test_restarts_change_no_gap(numbers: list[tuple[str, int, int]], events: lis
             gateway = Gateway(log, outcomes)
 
 
-def looks(gateway: Gateway, log: MemoryLog) -> SharedId:
+def looks(gateway: Gateway, log: MemoryLog) -> SharedIdDetector:
     def newer(key: str, since: Mapping[int, int] | None) -> tuple[list[bytes], dict[int, int]]:
         records = log.records(GATEWAY_STATE)
         values = [] if since is None else [one.value for one in records[since[0] :] if one.key == key.encode()]
         return [value for value in values if value], {0: len(records)}
 
-    watch = SharedId("gw-1", gateway.own.key, gateway.own.process, newer, clock=lambda: gateway.seconds)
+    watch = SharedIdDetector("gw-1", gateway.own.key, gateway.own.process, newer, clock=lambda: gateway.seconds)
     assert watch.look() == "", "the first look only finds the end"
     return watch
 

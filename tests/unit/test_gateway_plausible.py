@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from tidegate_tests_fixtures_outcome import LIMITS, NOW_US, decide, letters_of, native, record_of, stored
 
 from gateway.block import Block
-from gateway.express import Express
-from gateway.outcome import Gate, Message, Outcome
+from gateway.express import FastPathEncoder
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.plausible.quantity import find_quantity
 from gateway.plausible.table import CALM_HIGH, CALM_LOW, load_table
-from gateway.policy import Policy
+from gateway.policy import ReadingPolicy
 from gateway.profiles.explain import describe_profile
 from gateway.profiles.parse import BadProfile, parse_profile
 from gateway.profiles.policy import ProfilePolicy, make_policy
@@ -40,7 +40,7 @@ def verdict(outcome: Outcome, metric: str) -> str | None:
 
 def decide_by_preset(topic: str, payload: object) -> Outcome:
     text = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    return Gate(PRESETS, LIMITS).decide(Message(7, 1000, NOW_US, topic.encode(), text))
+    return MessageProcessor(PRESETS, LIMITS).decide(Message(7, 1000, NOW_US, topic.encode(), text))
 
 
 def by_name(metric: str, unit: str | None, value: float) -> str | None:
@@ -309,9 +309,9 @@ def test_a_flagged_number_is_stored_as_sent() -> None:
 # The short way.
 
 
-def short(payload: bytes, policy: Policy | None = None) -> bool:
+def short(payload: bytes, policy: ReadingPolicy | None = None) -> bool:
     block = Block(1000, 7, NOW_US, 0.0)
-    express = Express(compile_routes(()), LIMITS, policy or Policy())
+    express = FastPathEncoder(compile_routes(()), LIMITS, policy or ReadingPolicy())
     return express.fill(block, [(b"tidegate/v1/dev/readings", payload, b"\0\1")], 0, 100_000) == 1
 
 
@@ -354,14 +354,14 @@ def test_what_went_the_short_way_passes_the_long_one_untouched(values: dict[str,
 # Profiles.
 
 
-def profile(tmp_path: Path, text: str) -> Policy:
+def profile(tmp_path: Path, text: str) -> ReadingPolicy:
     (tmp_path / "p.toml").write_text(f'name = "p"\nversion = 1\ndevices = ["dev*"]\n{text}', encoding="utf-8")
     return make_policy(GatewaySettings(profiles=str(tmp_path)))
 
 
-def judged(policy: Policy, values: dict[str, Any]) -> dict[str, str | None]:
+def judged(policy: ReadingPolicy, values: dict[str, Any]) -> dict[str, str | None]:
     message = Message(7, 1000, NOW_US, b"tidegate/v1/dev/readings", native(values))
-    outcome = Gate(compile_routes(()), LIMITS, policy=policy).decide(message)
+    outcome = MessageProcessor(compile_routes(()), LIMITS, policy=policy).decide(message)
     return {metric: verdict(outcome, metric) for metric in values}
 
 
@@ -403,7 +403,7 @@ def test_a_profiles_range_replaces_the_tables(tmp_path: Path) -> None:
 
 def test_a_refused_code_is_no_step(tmp_path: Path) -> None:
     policy = profile(tmp_path, '[metrics.temp]\nunit = "°C"\nmax_step = 5\n')
-    gate = Gate(compile_routes(()), LIMITS, policy=policy)
+    gate = MessageProcessor(compile_routes(()), LIMITS, policy=policy)
     for number, value in enumerate((21.5, 327.67, 21.6)):
         outcome = gate.decide(
             Message(number, 1000, NOW_US + number, b"tidegate/v1/dev/readings", native({"temp": value}))

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from gateway.device_registry import DeviceRegistry, add_device
-from gateway.outcome import Gate, Message, Outcome
-from gateway.policy import Policy
+from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.policy import ReadingPolicy
 from gateway.profiles.folder import ProfileFolder
 from gateway.profiles.policy import ProfilePolicy, make_policy
 from gateway.rate import DeviceRate
@@ -54,7 +54,7 @@ class Rig:
             ProfileFolder(self.profiles), DeviceRegistry(self.devices), rate, unregistered=unregistered
         )
         routes = (RouteSettings(filter="hall/+/state", decoder="json", profile=None),)
-        self.gate = Gate(compile_routes(routes), GatewaySettings(), policy=self.policy)
+        self.gate = MessageProcessor(compile_routes(routes), GatewaySettings(), policy=self.policy)
         self.number = 0
 
     def send(self, values: Any, device: str = "pump-1", *, raw: bytes | None = None) -> Outcome:
@@ -118,7 +118,7 @@ def test_a_route_may_name_a_profile_and_the_registry_wins(tmp_path: Path) -> Non
     routes = (
         RouteSettings(filter="hall/{id}/state", device="{id}", decoder="json", profile="hall", tags={"room": "{id}"}),
     )
-    gate = Gate(compile_routes(routes), limits, policy=make_policy(limits, routes))
+    gate = MessageProcessor(compile_routes(routes), limits, policy=make_policy(limits, routes))
 
     def send(device: str) -> Outcome:
         return gate.decide(Message(1, 1, T0, f"hall/{device}/state".encode(), b'{"t": 9, "u": 1}'))
@@ -203,7 +203,7 @@ def test_a_mapping_may_ask_that_the_payload_names_the_topic_s_device() -> None:
     route = RouteSettings.model_validate(
         {"filter": "hall/{id}", "device": "{id}", "mapping": {"same_device": ["{.dev.eui}", "{.serial}"]}}
     )
-    gate = Gate(compile_routes((route,)), GatewaySettings(presets=()))
+    gate = MessageProcessor(compile_routes((route,)), GatewaySettings(presets=()))
 
     def send(payload: bytes) -> Outcome:
         return gate.decide(Message(1, 1, T0, b"hall/h1", payload))
@@ -236,7 +236,7 @@ def test_a_flood_becomes_dead_letters_that_keep_little(tmp_path: Path) -> None:
 
 
 def test_plain_is_true_only_where_nothing_is_asked_and_follows_each_reload(rig: Rig) -> None:
-    assert Policy().plain("anything")
+    assert ReadingPolicy().plain("anything")
     assert (rig.policy.plain("pump-1"), rig.policy.plain("other")) == (False, True)
     (rig.profiles / "all.toml").write_text('name = "all"\nversion = 1\ndevices = ["*"]\n[metrics.t]\n')
     rig.tick()
@@ -271,7 +271,7 @@ def test_ranges_alone_are_no_all_that_is_asked_under_a_rate_of_strangers_or_with
     assert Rig(tmp_path, unregistered="refuse").policy.number_limits("pump-1") is not None
     add_device(tmp_path / "devices.jsonl", "pump-1", tags={"site": "x"})
     assert Rig(tmp_path).policy.number_limits("pump-1") is None
-    assert Policy().number_limits("pump-1") is None
+    assert ReadingPolicy().number_limits("pump-1") is None
 
 
 @settings(max_examples=40)
@@ -296,7 +296,7 @@ def test_plain_says_what_a_message_meets(tmp_path_factory: pytest.TempPathFactor
 
 
 def test_without_settings_nothing_is_asked() -> None:
-    assert type(make_policy(GatewaySettings())) is Policy
+    assert type(make_policy(GatewaySettings())) is ReadingPolicy
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,9 @@ def test_the_burst_is_ten_seconds_worth_unless_said_otherwise() -> None:
         return policy._rate.burst
 
     assert (burst(device_rate=5), burst(device_rate=0.1), burst(device_rate=5, device_burst=2)) == (50, 10, 2)
-    assert type(make_policy(GatewaySettings(device_rate=5), live=False)) is Policy, "a file of messages has no rate"
+    assert type(make_policy(GatewaySettings(device_rate=5), live=False)) is ReadingPolicy, (
+        "a file of messages has no rate"
+    )
 
 
 def test_reloads_and_refused_files_are_metrics(tmp_path: Path) -> None:

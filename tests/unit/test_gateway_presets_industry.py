@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
@@ -53,12 +53,12 @@ mapping = "ppmp-v2"
 
 
 @pytest.fixture(scope="module")
-def gate() -> Gate:
+def gate() -> MessageProcessor:
     routes = tuple(RouteSettings.model_validate(route) for route in tomllib.loads(OWN)["routes"])
-    return Gate(compile_routes(routes, LIMITS), LIMITS)
+    return MessageProcessor(compile_routes(routes, LIMITS), LIMITS)
 
 
-def decide(gate: Gate, topic: str, payload: object) -> Outcome:
+def decide(gate: MessageProcessor, topic: str, payload: object) -> Outcome:
     text = payload if isinstance(payload, str) else json.dumps(payload)
     return gate.decide(Message(1, 1, NOW_US, topic.encode(), text.encode()))
 
@@ -299,11 +299,11 @@ def grid(body: object) -> dict[str, Any]:
         ("ppmp", {"device": {"id": "d"}, "messages": [{"ts": "2021-05-18T07:43:16Z", "code": "190"}]}, ["-status"]),
     ],
 )  # fmt: skip
-def test_documented_samples(gate: Gate, topic: str, payload: object, wanted: list[str]) -> None:
+def test_documented_samples(gate: MessageProcessor, topic: str, payload: object, wanted: list[str]) -> None:
     assert shown(decide(gate, topic, payload)) == wanted
 
 
-def test_a_real_meter_through_event_grid(gate: Gate) -> None:
+def test_a_real_meter_through_event_grid(gate: MessageProcessor) -> None:
     lines = shown(decide(gate, "grid", grid(P1)))
     assert "P1MeterCaSigned|Num.TAE 9337.53 @2024-04-03T18:47:40" in lines
     assert "P1MeterCaSigned|Num.1V 232.9 @2024-04-03T18:47:40" in lines
@@ -325,5 +325,5 @@ def test_a_real_meter_through_event_grid(gate: Gate) -> None:
     ],
 )
 def test_topics_of_others_are_left_alone(topic: str, payload: object) -> None:
-    outcome = decide(Gate(compile_routes((), LIMITS), LIMITS), topic, payload)
+    outcome = decide(MessageProcessor(compile_routes((), LIMITS), LIMITS), topic, payload)
     assert shown(outcome) == ["!no_route topic"]

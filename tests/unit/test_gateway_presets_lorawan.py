@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
@@ -168,7 +168,7 @@ VENDORS: dict[str, tuple[dict[str, Any], Rows, set[str]]] = {
 
 @pytest.fixture(scope="module")
 def decide() -> Callable[[tuple[str, Any]], Outcome]:
-    gate = Gate(compile_routes((), GatewaySettings()), GatewaySettings())
+    gate = MessageProcessor(compile_routes((), GatewaySettings()), GatewaySettings())
     return lambda sent: gate.decide(Message(1, 1, NOW_US, sent[0].encode(), json.dumps(sent[1]).encode()))
 
 
@@ -359,7 +359,7 @@ def test_what_is_not_an_uplink_is_ignored(
 def test_a_mapping_of_ones_own_lets_vendors_in() -> None:
     mapping = {"device": "{.id}", "values": "decoded", "vendors": ["dragino", "mile*"]}
     route = RouteSettings.model_validate({"filter": "lns/#", "mapping": mapping})
-    gate = Gate(compile_routes((route,)), GatewaySettings())
+    gate = MessageProcessor(compile_routes((route,)), GatewaySettings())
     body = {"id": "x", "decoded": {"BatV": "3.1", "TempC_SHT": 21}}
     [record] = records(gate.decide(Message(1, 1, NOW_US, b"lns/up", json.dumps(body).encode())))
     assert rows(record) == {("BatV", 0): (3.1, "V"), ("TempC_SHT", 0): (21, "°C")}

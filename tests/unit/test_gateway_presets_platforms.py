@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
@@ -25,7 +25,7 @@ def decide() -> Callable[..., Outcome]:
         {"filter": "grid/#", "mapping": "azure-event-grid"},
         {"filter": "plc/#", "mapping": "opcua"},
     ]
-    gate = Gate(compile_routes(tuple(RouteSettings.model_validate(route) for route in own), LIMITS), LIMITS)
+    gate = MessageProcessor(compile_routes(tuple(RouteSettings.model_validate(route) for route in own), LIMITS), LIMITS)
 
     def decide(topic: str, payload: object) -> Outcome:
         raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()

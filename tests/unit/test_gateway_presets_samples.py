@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.presets.load import load_presets
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings
@@ -22,8 +22,8 @@ Row = tuple[str, str, Any, str | None, int | None]
 
 
 @pytest.fixture(scope="module")
-def gate() -> Gate:
-    return Gate(compile_routes((), GatewaySettings()), GatewaySettings())
+def gate() -> MessageProcessor:
+    return MessageProcessor(compile_routes((), GatewaySettings()), GatewaySettings())
 
 
 def microseconds(text: str | None) -> int | None:
@@ -52,7 +52,7 @@ def refused(outcome: Outcome) -> list[list[str | None]]:
 
 
 @pytest.mark.parametrize("line", LINES, ids=lambda line: str(line["id"]))
-def test_a_sample_gives_these_readings_and_no_other(line: dict[str, Any], gate: Gate) -> None:
+def test_a_sample_gives_these_readings_and_no_other(line: dict[str, Any], gate: MessageProcessor) -> None:
     outcome = gate.decide(Message(1, 1, RECEIVED_US, line["topic"].encode(), line["payload"].encode()))
     assert rows(outcome) == wanted(line)
     if "outcome" in line:
@@ -78,7 +78,7 @@ def test_each_sample_names_its_preset_and_where_it_is_documented() -> None:
     ],
 )  # fmt: skip
 def test_a_copy_through_another_gateway_has_the_same_identity(
-    gate: Gate, topic: str, body: dict[str, Any], change: dict[str, Any]
+    gate: MessageProcessor, topic: str, body: dict[str, Any], change: dict[str, Any]
 ) -> None:
     def identity(payload: dict[str, Any]) -> str | None:
         outcome = gate.decide(Message(1, 1, RECEIVED_US, topic.encode(), json.dumps(payload).encode()))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings
 from ingest.contract.dead_letter import decode_dead_letter
@@ -26,7 +26,7 @@ Decide = Callable[[str, Any], Outcome]
 
 @pytest.fixture(scope="module")
 def decide() -> Decide:
-    gate = Gate(compile_routes((), GatewaySettings()), GatewaySettings())
+    gate = MessageProcessor(compile_routes((), GatewaySettings()), GatewaySettings())
 
     def decide(topic: str, payload: Any) -> Outcome:
         raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.publish_packet import MAX_PROPERTIES, BadPacket, read_publish, split
+from gateway.publish_packet import MAX_PROPERTIES, BadPacket, read_publish, split_packets
 from gateway.session_events import Incoming, Received
 
 
@@ -96,7 +96,7 @@ def cut(data: bytes, chunk: int, *, is_5: bool) -> list[Incoming | tuple[int, by
         at = 0
         while True:
             publishes: list[Incoming] = []
-            at, needed, control = split(held, at, publishes, is_5=is_5)
+            at, needed, control = split_packets(held, at, publishes, is_5=is_5)
             found += publishes
             if control is None:
                 break
@@ -122,8 +122,8 @@ def test_a_stream_is_the_same_packets_however_it_is_cut(is_5: bool, chunk: int, 
 
 def test_a_length_that_is_none_is_refused() -> None:
     with pytest.raises(BadPacket, match="four bytes"):
-        split(b"\x32\xff\xff\xff\xff\x01", 0, [], is_5=True)
-    assert split(b"\x32\xff\xff", 0, [], is_5=True) == (0, 4, None)
+        split_packets(b"\x32\xff\xff\xff\xff\x01", 0, [], is_5=True)
+    assert split_packets(b"\x32\xff\xff", 0, [], is_5=True) == (0, 4, None)
 
 
 @given(st.binary(max_size=80), st.booleans())
@@ -132,7 +132,7 @@ def test_whatever_the_stream_is(data: bytes, is_5: bool) -> None:
     at = 0
     try:
         while at < len(data):
-            at, needed, control = split(data, at, publishes, is_5=is_5)
+            at, needed, control = split_packets(data, at, publishes, is_5=is_5)
             if control is None:
                 assert needed > len(data) - at, "it asks for more than it has, else it would never go on"
                 break

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.accounts import Accounts
+from gateway.accounts import MetricAccumulator
 from gateway.ack_chain import AckChain
 from gateway.block import Block
 from gateway.decoders.state import DecoderState
-from gateway.outcome import Gate, Message
-from gateway.pump import Pump
+from gateway.outcome import Message, MessageProcessor
+from gateway.pump import Deliverer
 from gateway.routes import compile_routes
 from gateway.session_events import Received
 from gateway.settings import GatewaySettings, RouteSettings
@@ -36,12 +36,12 @@ class World:
     def __init__(self, registry: CollectorRegistry) -> None:
         routes = (RouteSettings(filter="homie/#", decoder="homie"), RouteSettings(filter="#", decoder="sparkplug"))
         self.state = DecoderState()
-        self.gate = Gate(compile_routes(routes), GatewaySettings(), state=self.state)
+        self.gate = MessageProcessor(compile_routes(routes), GatewaySettings(), state=self.state)
         self.log = MemoryLog()
         self.writer = self.log.writer()
         self.acknowledged: list[int] = []
         metrics = GatewayMetrics(registry, reasons=Reason, ignored_reasons=IgnoredReason)
-        self.pump = Pump(AckChain("gw"), self.gate, Accounts(metrics), self._acknowledge, "gw")
+        self.pump = Deliverer(AckChain("gw"), self.gate, MetricAccumulator(metrics), self._acknowledge, "gw")
         self.pump.begin(1)
 
     def _acknowledge(self, epoch: int, mids: list[bytes]) -> int:

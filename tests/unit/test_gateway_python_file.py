@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.decode_file import describe
+from gateway.decode_file import describe_outcome
 from gateway.decoders import python_file
 from gateway.decoders.shape import RouteMatch
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
@@ -69,9 +69,11 @@ def decide(folder: Path) -> Callable[[str, bytes], dict[str, Any]]:
         RouteSettings(filter="raw/{device}/#", device="{device}", decoder="tenths"),
         RouteSettings(filter="bad/{device}", device="{device}", decoder="faulty"),
     )
-    gate = Gate(compile_routes(routes, limits), limits)
+    gate = MessageProcessor(compile_routes(routes, limits), limits)
     numbers = iter(range(1, 1000))
-    return lambda topic, payload: describe(gate.decide(Message(next(numbers), 0, AT_US, topic.encode(), payload)))
+    return lambda topic, payload: describe_outcome(
+        gate.decide(Message(next(numbers), 0, AT_US, topic.encode(), payload))
+    )
 
 
 def test_a_file_reads_messages_and_names_device_time_unit_and_identity(decide: Callable[..., dict[str, Any]]) -> None:
@@ -240,8 +242,8 @@ def test_a_file_that_cannot_be_loaded_says_why_and_stops_nothing(
 
 def test_the_process_goes_with_its_gate(folder: Path, wait_until: Callable[..., None]) -> None:
     limits = GatewaySettings(decoders=str(folder))
-    gate = Gate(compile_routes((RouteSettings(filter="bad/{device}", decoder="faulty"),), limits), limits)
-    found = describe(gate.decide(Message(1, 0, AT_US, b"bad/d1", b"pid")))
+    gate = MessageProcessor(compile_routes((RouteSettings(filter="bad/{device}", decoder="faulty"),), limits), limits)
+    found = describe_outcome(gate.decide(Message(1, 0, AT_US, b"bad/d1", b"pid")))
     folder_of_process = Path(f"/proc/{int(found['readings'][0]['value'])}")
     assert folder_of_process.exists()
     del gate

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from gateway import receipts as module
 from gateway.decoders.shape import Reply
 from gateway.receipts import DeviceReceipts, make_receipts, receipt_topic
-from gateway.refusal import Refusal
+from gateway.refusal import Rejection
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
 from ingest.contract.dead_letter import Reject
@@ -31,20 +31,20 @@ class Rig:
         table = compile_routes(tuple(RouteSettings(filter=text) for text in routes))
         self.receipts = DeviceReceipts(ReceiptSettings(**settings), metrics, table, clock=lambda: self.now)
 
-    def of(self, *refusals: Refusal) -> list[Reply]:
+    def of(self, *refusals: Rejection) -> list[Reply]:
         return self.receipts.of(list(refusals), AT_US)
 
-    def told(self, *refusals: Refusal) -> list[tuple[str, Any]]:
+    def told(self, *refusals: Rejection) -> list[tuple[str, Any]]:
         return [(reply.topic, json.loads(reply.payload)) for reply in self.of(*refusals)]
 
     def held_back(self, why: str) -> float | None:
         return self._registry.get_sample_value("tidegate_gateway_receipts_held_back_total", {"why": why})
 
 
-def refusal(device: str | None = "attic", **more: Any) -> Refusal:
+def refusal(device: str | None = "attic", **more: Any) -> Rejection:
     reject = Reject(Reason.WRONG_TYPE, "$.values.temp", '"warm"', "a number", profile="room@2")
     values = {"message_id": "bs:1:7", "topic": f"tidegate/v1/{device}/readings"} | more
-    return Refusal(
+    return Rejection(
         device, more.pop("reject", reject), **{key: value for key, value in values.items() if key != "reject"}
     )
 

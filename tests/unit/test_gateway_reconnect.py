@@ -4,12 +4,12 @@ import itertools
 
 import pytest
 
-from gateway.reconnect import FIRST_SECONDS, QUICK_LOSSES, Reconnect
+from gateway.reconnect import FIRST_SECONDS, QUICK_LOSSES, ReconnectBackoff
 
 
 def fight(seconds: float, longest_seconds: float) -> list[float]:
     """When two gateways of one client id connect: each is thrown out by the other, and no packet says why."""
-    both = [Reconnect(longest_seconds), Reconnect(longest_seconds)]
+    both = [ReconnectBackoff(longest_seconds), ReconnectBackoff(longest_seconds)]
     holder, now, takeovers = 0, 0.0, []
     both[0].accepted(now)
     both[0].established()
@@ -40,7 +40,7 @@ def test_two_gateways_of_one_client_id_disturb_each_other_less_and_less_without_
 
 
 def test_a_link_that_breaks_each_minute_is_tried_again_at_once() -> None:
-    reconnect = Reconnect(30.0)
+    reconnect = ReconnectBackoff(30.0)
     for minute in range(20):
         reconnect.attempt()
         reconnect.accepted(60.0 * minute)
@@ -50,7 +50,7 @@ def test_a_link_that_breaks_each_minute_is_tried_again_at_once() -> None:
 
 
 def test_a_long_connection_ends_the_suspicion() -> None:
-    reconnect = Reconnect(30.0)
+    reconnect = ReconnectBackoff(30.0)
     now = 0.0
     for _ in range(QUICK_LOSSES + 4):
         now += 1.0
@@ -64,7 +64,7 @@ def test_a_long_connection_ends_the_suspicion() -> None:
 
 
 def test_a_fight_is_named_until_a_connection_lasts() -> None:
-    reconnect, now = Reconnect(30.0), 0.0
+    reconnect, now = ReconnectBackoff(30.0), 0.0
     for _ in range(QUICK_LOSSES):
         assert not reconnect.is_suspect(now)
         now += 1.0

@@ -8,8 +8,8 @@ from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.outcome import Gate, Message, Outcome
-from gateway.policy import Policy
+from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.policy import ReadingPolicy
 from gateway.presets.load import load_presets
 from gateway.routes import OWN, RouteTable, compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
@@ -124,7 +124,9 @@ def test_topics_of_others_are_left_to_them(topic: str) -> None:
     found = compile_routes((), PRESETS).match(topic)
     # Where a filter cannot say enough, the payload decides; these payloads are nobody's.
     for payload in (b"21.5", b"{}", b'{"temp":1}', b"on"):
-        outcome = Gate(compile_routes((), PRESETS), PRESETS).decide(Message(1, 0, 0, topic.encode(), payload))
+        outcome = MessageProcessor(compile_routes((), PRESETS), PRESETS).decide(
+            Message(1, 0, 0, topic.encode(), payload)
+        )
         assert outcome.rejected == "no_route", (topic, payload, found)
 
 
@@ -143,7 +145,7 @@ def test_the_payload_decides_between_routes_of_one_topic() -> None:
         RouteSettings(filter="x/{dev}", mapping=MappingSettings(when={"a": True}, prefix="a."), device="A"),
         RouteSettings(filter="x/{dev}", mapping=MappingSettings(when={"b": True}, prefix="b."), device="B"),
     )
-    gate = Gate(compile_routes(routes), PRESETS)
+    gate = MessageProcessor(compile_routes(routes), PRESETS)
 
     def decide(payload: bytes) -> Outcome:
         return gate.decide(Message(1, 0, 1_764_331_200_000_000, b"x/y", payload))
@@ -155,7 +157,7 @@ def test_the_payload_decides_between_routes_of_one_topic() -> None:
     assert decide(b'{"a":1,"b":1}').device == "A"
     assert decide(b'{"c":1}').rejected == "no_route"
     assert decide(b"{").rejected == "bad_json"
-    last = Gate(compile_routes((*routes, RouteSettings(filter="x/#", decoder="plain"))), PRESETS)
+    last = MessageProcessor(compile_routes((*routes, RouteSettings(filter="x/#", decoder="plain"))), PRESETS)
     assert last.decide(Message(1, 0, 0, b"x/y", b"21.5")).accepted
 
 
@@ -211,7 +213,7 @@ def test_routes_that_name_a_table_of_the_settings_get_it(tmp_path: Path) -> None
     )
     settings = load_settings(file, environ={})
     for again in (settings, load_settings(_written(tmp_path, settings), environ={})):
-        gate = Gate(compile_routes(again.routes, again.gateway), again.gateway)
+        gate = MessageProcessor(compile_routes(again.routes, again.gateway), again.gateway)
         [record] = gate.decide(Message(1, 0, 0, b"r/a", b'{"x":1,"y":2}')).records
         assert [reading.metric for reading in decode_record(record.value).readings] == ["mine.y"]
         assert again.routes[1].mapping == "zigbee2mqtt"
@@ -246,7 +248,7 @@ def test_every_preset_compiles_and_says_where_its_rules_come_from() -> None:
 def test_what_is_ignored_shows_that_a_device_lives_where_the_topic_names_it(
     topic: bytes, payload: bytes, device: str | None
 ) -> None:
-    outcome = Gate(compile_routes((), PRESETS), PRESETS).decide(Message(1, 0, 0, topic, payload))
+    outcome = MessageProcessor(compile_routes((), PRESETS), PRESETS).decide(Message(1, 0, 0, topic, payload))
     assert outcome.ignored is not None
     assert outcome.device == device
 
@@ -254,7 +256,7 @@ def test_what_is_ignored_shows_that_a_device_lives_where_the_topic_names_it(
 def test_the_route_that_the_payload_decides_for_names_device_and_profile() -> None:
     seen: list[tuple[str, str | None]] = []
 
-    class Asking(Policy):
+    class Asking(ReadingPolicy):
         def check(self, decoded: Decoded, match: RouteMatch, received_us: int, number: int) -> Reject | None:
             seen.append((match.device, match.profile))
             return None
@@ -263,12 +265,14 @@ def test_the_route_that_the_payload_decides_for_names_device_and_profile() -> No
         RouteSettings(filter="x/{dev}", mapping=MappingSettings(when={"a": True}), device="A", profile="pa"),
         RouteSettings(filter="x/{dev}", mapping=MappingSettings(when={"b": True}), device="B", profile="pb"),
     )
-    gate = Gate(compile_routes(routes), PRESETS, policy=Asking())
+    gate = MessageProcessor(compile_routes(routes), PRESETS, policy=Asking())
     for payload in (b'{"b":1}', b'{"a":1}'):
         assert gate.decide(Message(1, 0, 0, b"x/y", payload)).accepted
     assert seen == [("B", "pb"), ("A", "pa")]
 
 
 def test_a_mapping_finds_the_device_where_the_topic_has_none() -> None:
-    gate = Gate(compile_routes((RouteSettings(filter="events", mapping=MappingSettings(device=("{.id}",))),)), PRESETS)
+    gate = MessageProcessor(
+        compile_routes((RouteSettings(filter="events", mapping=MappingSettings(device=("{.id}",))),)), PRESETS
+    )
     assert gate.decide(Message(1, 0, 0, b"events", b'{"id":"d7","a":1}')).device == "d7"

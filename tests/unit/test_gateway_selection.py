@@ -10,7 +10,7 @@ import pytest
 from deploy.chaos.fuzz_seeds import read_seeds
 from gateway.decode_file import decode_lines
 from gateway.explain_route import explain_message
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.routes import RouteTable, compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 
@@ -144,7 +144,7 @@ def test_each_gateway_of_a_process_counts_from_zero_and_alone() -> None:
     messages = [Message(n, 0, NOW_US, topic.encode(), payload) for n, (topic, payload) in enumerate(SEEDS)]
 
     def count(table: RouteTable) -> dict[str, dict[str, int]]:
-        gate = Gate(table, LIMITS)
+        gate = MessageProcessor(table, LIMITS)
         for message in messages:
             gate.decide(message)
         return table.left_out()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
@@ -16,7 +16,7 @@ ONE, TWO = "urn:dev:ow:10e2073a01080001", "urn:dev:ow:10e2073a01080002"
 
 def decide(*records: dict[str, Any]) -> Outcome:
     routes = compile_routes((RouteSettings(filter="senml/#", decoder="senml"),))
-    gate = Gate(routes, GatewaySettings())
+    gate = MessageProcessor(routes, GatewaySettings())
     return gate.decide(Message(1, 1, 1_790_000_000_000_000, b"senml/site", json.dumps(list(records)).encode()))
 
 

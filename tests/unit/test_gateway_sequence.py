@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sequence import DAY_SECONDS, Restart, SequenceTracker
+from gateway.sequence import DAY_SECONDS, SequenceRestart, SequenceTracker
 
 
 def test_gap_then_late_arrival() -> None:
@@ -90,9 +90,9 @@ def test_a_device_that_counts_again_is_found_once() -> None:
     tracker.follow([("d", 7, seq) for seq in range(200)])
     assert tracker.take_restarts() == []
     tracker.follow([("d", 7, seq) for seq in range(100)])
-    assert tracker.take_restarts() == [Restart("d", 7, 0, 199)]
+    assert tracker.take_restarts() == [SequenceRestart("d", 7, 0, 199)]
     tracker.follow([("d", 7, seq) for seq in range(10)])
-    assert tracker.take_restarts() == [Restart("d", 7, 0, 199)], "each start"
+    assert tracker.take_restarts() == [SequenceRestart("d", 7, 0, 199)], "each start"
     tracker.follow([("d", 8, seq) for seq in range(10)])
     assert tracker.take_restarts() == [], "another boot is right"
 

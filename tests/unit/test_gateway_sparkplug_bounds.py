@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.decoders.shape import Decoded
-from gateway.decoders.sparkplug_nodes import Nodes
+from gateway.decoders.sparkplug_nodes import EdgeNodes
 from gateway.decoders.state import DecoderState
 
 Encode = Callable[..., bytes]
@@ -79,7 +79,7 @@ class TestBounds:
 
 class TestNodes:
     def test_invented_names_forget_no_node_with_a_birth(self) -> None:
-        nodes = Nodes()
+        nodes = EdgeNodes()
         nodes.node("g/real", 0).born(0, 1, None, 0)
         nodes.node("g/found", 0, is_known=True).asked_us = 5
         for number in range(20_100):
@@ -88,7 +88,7 @@ class TestNodes:
         assert nodes.node("g/found", 0).asked_us == 5
 
     def test_of_too_many_births_those_at_work_stay(self) -> None:
-        nodes = Nodes()
+        nodes = EdgeNodes()
         nodes.node("g/real", 0).born(0, 1, None, 0)
         for number in range(40_100):
             nodes.node(f"g/x{number}", 0).born(0, 1, None, 0)
@@ -98,7 +98,7 @@ class TestNodes:
         assert not nodes.node("g/x0", 0).is_certain(None)
 
     def test_names_of_any_length_are_told_apart_at_the_cost_of_a_short_one(self) -> None:
-        nodes, long = Nodes(), "." * 60_000
+        nodes, long = EdgeNodes(), "." * 60_000
         nodes.node(f"g/{long}1", 0).born(0, 1, None, 0)
         assert nodes.node(f"g/{long}1", 0).is_certain(None)
         assert not nodes.node(f"g/{long}2", 0).is_certain(None)

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.decoders.state import DecoderState
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import decode_record
@@ -77,7 +77,7 @@ def told(outcome: Outcome) -> Any:
 
 
 def undisturbed(messages: list[tuple[str, bytes]]) -> list[Any]:
-    gate = Gate(ROUTES, LIMITS)
+    gate = MessageProcessor(ROUTES, LIMITS)
     return [
         told(gate.decide(Message(n, 1, NOW_US, topic.encode(), payload))) for n, (topic, payload) in enumerate(messages)
     ]
@@ -96,7 +96,7 @@ class World:
 
     def kill(self) -> None:
         """The gateway dies, and a new one begins from the log."""
-        self.gate = Gate(ROUTES, LIMITS, state=DecoderState(self.log.items()))
+        self.gate = MessageProcessor(ROUTES, LIMITS, state=DecoderState(self.log.items()))
         self.drop()
 
     def drop(self) -> None:
@@ -243,12 +243,12 @@ def test_a_gateway_that_begins_from_the_log_asks_once_and_is_certain_again_after
         script.data("n", 0, 1)
     script.born("n", 0, 1)
     script.data("n", 0, 1)
-    gate = Gate(ROUTES, LIMITS)
+    gate = MessageProcessor(ROUTES, LIMITS)
     log: dict[str, bytes] = {}
     found: list[tuple[list[str] | None, int]] = []
     for n, (topic, payload) in enumerate(script.messages):
         if n == 2:
-            gate = Gate(ROUTES, LIMITS, state=DecoderState(log.items()))
+            gate = MessageProcessor(ROUTES, LIMITS, state=DecoderState(log.items()))
         outcome = gate.decide(Message(n, 1, NOW_US, topic.encode(), payload))
         log |= {record.key.decode(): record.value for record in outcome.records if record.topic == GATEWAY_STATE}
         flags = next(decode_record(record.value).flags for record in outcome.records if record.topic == READINGS)

@@ -8,7 +8,7 @@ import pytest
 from gateway.decoders.time_names import USUAL_NAMES
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.suggest.propose import Proposal, propose_routes
-from gateway.suggest.sample import Sample, read_samples
+from gateway.suggest.sample import SampleMessage, read_samples
 from gateway.suggest.times import time_format
 from gateway.suggest.units import unit_of_key
 
@@ -20,7 +20,7 @@ def propose(
     *messages: tuple[str, Any], routes: tuple[RouteSettings, ...] = (), zone: str | None = None
 ) -> list[Proposal]:
     samples = [
-        Sample(topic, (payload if isinstance(payload, str) else json.dumps(payload)).encode(), AT_US)
+        SampleMessage(topic, (payload if isinstance(payload, str) else json.dumps(payload)).encode(), AT_US)
         for topic, payload in messages
     ]
     return propose_routes(samples, routes, LIMITS, zone=zone)
@@ -117,7 +117,7 @@ def test_formats_of_times(value: Any, form: str | None) -> None:
 
 def test_lines_of_a_file() -> None:
     found = read_samples(["a/b 21.5 C\r\n", "\n", '{"topic": "x", "payload_base64": "AAE="}\n', 'a {"v": 1}'])
-    assert found == [Sample("a/b", b"21.5 C"), Sample("x", b"\x00\x01"), Sample("a", b'{"v": 1}')]
+    assert found == [SampleMessage("a/b", b"21.5 C"), SampleMessage("x", b"\x00\x01"), SampleMessage("a", b'{"v": 1}')]
 
 
 GOOD_AND_BAD = [{"n": "a", "v": 1.5, "u": "Cel", "q": "good"}, {"n": "b", "v": 2.5, "u": "V", "q": "bad"}]
@@ -197,7 +197,7 @@ CHIRPSTACK = {
     ],
 )
 def test_a_shipped_format_on_another_topic_is_named(topic: str, payload: str, reader: tuple[str, str]) -> None:
-    [one] = propose_routes([Sample(topic, payload.encode(), AT_US)], (), SHIPPED, zone="Europe/Berlin")
+    [one] = propose_routes([SampleMessage(topic, payload.encode(), AT_US)], (), SHIPPED, zone="Europe/Berlin")
     assert one.draft.route.get(reader[0]) == reader[1]
     assert one.works
     assert any("shipped" in note for note in one.draft.notes)
@@ -284,5 +284,5 @@ def test_a_message_that_resembles_a_shipped_format_in_one_key_is_none_of_it() ->
     payload = json.dumps(
         {"serialno": "84fce612f5b8", "rco2": 447, "atmp": 25.87, "firmware": "3.1.3", "model": "I-9PSL"}
     )
-    [one] = propose_routes([Sample("airgradient/readings/84fce612f5b8", payload.encode(), AT_US)], (), SHIPPED)
+    [one] = propose_routes([SampleMessage("airgradient/readings/84fce612f5b8", payload.encode(), AT_US)], (), SHIPPED)
     assert readings(one) == [("84fce612f5b8", "rco2", 447.0, None), ("84fce612f5b8", "atmp", 25.87, None)]

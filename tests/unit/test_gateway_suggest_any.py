@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.suggest.propose import propose_routes
-from gateway.suggest.sample import Sample
+from gateway.suggest.sample import SampleMessage
 
 LIMITS = GatewaySettings()
 AT_US = 1_795_900_000_000_000
@@ -55,7 +55,7 @@ PAYLOADS = (
 @given(st.lists(st.tuples(TOPICS, PAYLOADS), max_size=4))
 @example([("a/b", b'{"value": [false]}')])
 def test_any_messages_give_drafts_that_the_settings_take(messages: list[tuple[str, bytes]]) -> None:
-    samples = [Sample(topic, payload, AT_US) for topic, payload in messages]
+    samples = [SampleMessage(topic, payload, AT_US) for topic, payload in messages]
     for one in propose_routes(samples, (), LIMITS, zone="Europe/Berlin"):
         written: dict[str, Any] = tomllib.loads(one.toml)
         assert [RouteSettings.model_validate(route) for route in written["routes"]] == [one.route]

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.settings import GatewaySettings
 from gateway.suggest.propose import propose_routes
-from gateway.suggest.sample import Sample
+from gateway.suggest.sample import SampleMessage
 
 CASES: Final = [
     json.loads(line) for line in (Path(__file__).parents[1] / "data/route-drafts.jsonl").read_text("utf-8").splitlines()
@@ -21,7 +21,7 @@ WANTED_SHARE: Final = 0.8
 
 
 def drafted(case: dict[str, Any]) -> list[list[Any]]:
-    samples = [Sample(topic, payload.encode(), RECEIVED_US) for topic, payload in case["messages"]]
+    samples = [SampleMessage(topic, payload.encode(), RECEIVED_US) for topic, payload in case["messages"]]
     found = propose_routes(samples, (), LIMITS, zone=case.get("zone"))
     return [
         [one["device"], one["metric"], one["value"] if one["text"] is None else one["text"], one["unit"], one["time"]]

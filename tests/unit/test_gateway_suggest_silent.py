@@ -7,7 +7,7 @@ import pytest
 
 from gateway.settings import GatewaySettings
 from gateway.suggest.propose import Proposal, propose_routes
-from gateway.suggest.sample import Sample
+from gateway.suggest.sample import SampleMessage
 
 LIMITS = GatewaySettings(presets=())
 AT_US = 1_795_900_000_000_000
@@ -17,7 +17,7 @@ AT = "2026-11-28T18:20:00Z"
 
 def propose(*messages: tuple[str, Any], zone: str | None = None) -> Proposal:
     samples = [
-        Sample(topic, (payload if isinstance(payload, str) else json.dumps(payload)).encode(), AT_US)
+        SampleMessage(topic, (payload if isinstance(payload, str) else json.dumps(payload)).encode(), AT_US)
         for topic, payload in messages
     ]
     [found] = propose_routes(samples, (), LIMITS, zone=zone)

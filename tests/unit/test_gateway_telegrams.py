@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Gate, Message
+from gateway.outcome import Message, MessageProcessor
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.topics import READINGS
-from streaming.conflicts import COMPARED_COLUMNS, Contents
+from streaming.conflicts import COMPARED_COLUMNS, DuplicateComparator
 
 RECEIVED_US = 1_795_900_000_000_000
 TIME = "2026-11-28T21:06:40Z"
@@ -95,7 +95,7 @@ PAIRS: list[tuple[str, str, dict[str, Any], str, dict[str, Any]]] = [
 
 
 def decide(topic: str, body: Any, number: int = 1, received_us: int = RECEIVED_US) -> ReadingRecord:
-    gate = Gate(compile_routes((), GatewaySettings()), GatewaySettings())
+    gate = MessageProcessor(compile_routes((), GatewaySettings()), GatewaySettings())
     outcome = gate.decide(Message(number, 1, received_us, topic.encode(), json.dumps(body).encode()))
     [record] = [decode_record(record.value) for record in outcome.records if record.topic == READINGS]
     return record
@@ -144,7 +144,7 @@ def landed(first: ReadingRecord, second: ReadingRecord) -> tuple[list[dict[str, 
     whole = pa.Table.from_pylist([*rows, *more], schema=schema).select(COMPARED_COLUMNS)
     places_schema = pa.schema([(name, pa.int64()) for name in ("row", "partition", "offset", "position")])
     places_schema = places_schema.append(pa.field("replayed", pa.bool_()))
-    conflicts, _ = Contents().conflicts(whole, pa.Table.from_pylist(places, schema=places_schema))
+    conflicts, _ = DuplicateComparator().conflicts(whole, pa.Table.from_pylist(places, schema=places_schema))
     return [row for row in more if row not in copies], conflicts
 
 
@@ -219,7 +219,7 @@ def test_a_mapping_of_ones_own_says_what_a_receiver_adds() -> None:
             },
         }
     )  # fmt: skip
-    gate = Gate(compile_routes((route,)), GatewaySettings())
+    gate = MessageProcessor(compile_routes((route,)), GatewaySettings())
 
     def send(**change: Any) -> ReadingRecord:
         body = {"who": "w", "at": TIME, "hub": "a", "t": 1.5, "link": {"rssi": -3, "lqi": 9}} | change

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from gateway.decode_file import decode_lines
 from gateway.settings import GatewaySettings, RouteSettings
-from gateway.time_formats import BadFormat, NamedTime, read_any_time
+from gateway.time_formats import BadFormat, CompiledTimeFormat, read_any_time
 from gateway.times import Instant
 from ingest.contract.dead_letter import Reject
 
@@ -29,7 +29,7 @@ def decode(mapping: dict[str, Any], document: object, **route: Any) -> dict[str,
 
 
 def instant(text: str, how: str, zone: ZoneInfo | None = None) -> str:
-    read = NamedTime(how).read(text, "", zone)
+    read = CompiledTimeFormat(how).read(text, "", zone)
     assert isinstance(read, Instant), read
     return (datetime.fromtimestamp(0, UTC) + timedelta(microseconds=read.us)).isoformat()
 
@@ -57,7 +57,7 @@ def instant(text: str, how: str, zone: ZoneInfo | None = None) -> str:
 )
 def test_a_named_format_is_read(text: str, how: str, wanted: str) -> None:
     assert instant(text, how, ZoneInfo("UTC")) == f"{wanted}+00:00"
-    without = NamedTime(how).read(text, "$", None)
+    without = CompiledTimeFormat(how).read(text, "$", None)
     assert isinstance(without, Reject)
     assert (without.reason.value, without.path) == ("ambiguous_time", "$")
     assert "zone" in str(without.wanted)
@@ -97,7 +97,7 @@ def test_an_offset_in_the_text_needs_no_zone(text: str, how: str, wanted: str) -
     ],
 )
 def test_what_does_not_fit_the_format_is_refused(text: Any, how: str) -> None:
-    read = NamedTime(how).read(text, "$.t", ZoneInfo("UTC"))
+    read = CompiledTimeFormat(how).read(text, "$.t", ZoneInfo("UTC"))
     assert isinstance(read, Reject)
     assert read.reason.value in ("bad_timestamp", "wrong_type")
     assert read.wanted
@@ -118,7 +118,7 @@ def test_what_does_not_fit_the_format_is_refused(text: Any, how: str) -> None:
 )
 def test_a_format_that_says_no_instant_is_refused_at_start(how: str, told: str) -> None:
     with pytest.raises(BadFormat, match=re.escape(told)):
-        NamedTime(how)
+        CompiledTimeFormat(how)
     with pytest.raises(ValidationError, match=re.escape(told)):
         RouteSettings.model_validate({"filter": "a", "mapping": {"time": [{"path": "t", "format": how}]}})
 
@@ -214,4 +214,4 @@ def test_what_is_written_in_a_format_is_read_back(at: datetime, how: str) -> Non
 
 @given(st.text(max_size=200), st.sampled_from(["%d.%m.%Y %H:%M", "rfc1123", "%s", "%Y-%b-%d %H:%M:%S.%f"]))
 def test_no_text_breaks_a_format(text: str, how: str) -> None:
-    assert isinstance(NamedTime(how).read(text, "", None), Instant | Reject)
+    assert isinstance(CompiledTimeFormat(how).read(text, "", None), Instant | Reject)

@@ -12,7 +12,7 @@ from gateway.decoders import mapping_case, mapping_reader
 from gateway.decoders.mapping_settings import MappingSettings
 from gateway.decoders.number_text import guess_number
 from gateway.json_text import Document, parse_json
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from gateway.settings import GatewaySettings, RouteSettings
 from gateway.times import read_time
@@ -43,18 +43,18 @@ MAPPINGS: list[dict[str, Any]] = [
 NOW_US = 1_796_000_000_000_000
 
 
-def decide(gate: Gate, document: object) -> Outcome:
+def decide(gate: MessageProcessor, document: object) -> Outcome:
     return gate.decide(Message(7, 1000, NOW_US, b"plant/a", json.dumps(document).encode()))
 
 
-def gate_of(mapping: dict[str, Any] | None) -> Gate:
+def gate_of(mapping: dict[str, Any] | None) -> MessageProcessor:
     route = RouteSettings(filter="plant/{device}", device="{device}", mapping=mapping and MappingSettings(**mapping))
     limits = GatewaySettings(presets=())
-    return Gate(compile_routes((route,), limits), limits)
+    return MessageProcessor(compile_routes((route,), limits), limits)
 
 
 @cache
-def kept_gate(mapping: str) -> Gate:
+def kept_gate(mapping: str) -> MessageProcessor:
     return gate_of(json.loads(mapping))
 
 
@@ -83,7 +83,7 @@ def test_what_came_before_changes_no_message(mapping: dict[str, Any] | None, doc
 
 
 def test_the_words_that_are_remembered_are_bounded() -> None:
-    shape = mapping_case.Shape()
+    shape = mapping_case.ValueRules()
     for number in range(5000):
         shape.remember("".join(chr(ord("a") + int(digit)) for digit in str(number)))
         assert len(shape.words) <= 1000

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from deploy.cli import app
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
-from gateway.outcome import Gate, Message, Outcome
+from gateway.outcome import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import ConfigError
@@ -48,7 +48,7 @@ def uplink(server: str, decoded: dict[str, Any], brand: str | None = None) -> tu
 
 
 def decide(settings: Settings, sent: tuple[str, Any]) -> Outcome:
-    gate = Gate(compile_routes(settings.routes, settings.gateway), settings.gateway)
+    gate = MessageProcessor(compile_routes(settings.routes, settings.gateway), settings.gateway)
     return gate.decide(Message(1, 1, 1_795_900_000_000_000, sent[0].encode(), json.dumps(sent[1]).encode()))
 
 

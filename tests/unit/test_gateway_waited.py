@@ -8,11 +8,11 @@ from tidegate_tests_fixtures_outcome import LIMITS, NATIVE, NOW_US, decide, nati
 
 from gateway.ack_chain import AckChain
 from gateway.block import Block
-from gateway.express import Express
-from gateway.intake import Intake
+from gateway.express import FastPathEncoder
+from gateway.intake import MessageIntake
 from gateway.message import Message
-from gateway.outcome import Gate
-from gateway.policy import Policy
+from gateway.outcome import MessageProcessor
+from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
 from gateway.sequence import SequenceTracker
 from gateway.session_events import Incoming, Received
@@ -27,8 +27,8 @@ ROUTES = compile_routes((), LIMITS)
 
 def take(*messages: Incoming, since_us: int | None = None) -> tuple[list[ReadingRecord], Block]:
     """The records of messages that a gateway receives."""
-    gate, express = Gate(ROUTES, LIMITS), Express(ROUTES, LIMITS, Policy())
-    intake = Intake(gate, express, is_full=lambda block: False, wall_us=lambda: NOW_US)
+    gate, express = MessageProcessor(ROUTES, LIMITS), FastPathEncoder(ROUTES, LIMITS, ReadingPolicy())
+    intake = MessageIntake(gate, express, is_full=lambda block: False, wall_us=lambda: NOW_US)
     intake.waited_since_us = since_us
     [block] = intake.take(list(messages), 9, 100_000)
     return [decode_record(value) for value in block.values], block
@@ -106,7 +106,7 @@ def test_a_message_that_may_have_waited_says_so_and_since_when(since_us: int) ->
 
 
 def test_a_time_that_was_calculated_from_the_arrival_may_be_wrong_as_well() -> None:
-    gate = Gate(compile_routes((RouteSettings(filter="s/{device}", decoder="senml"),), LIMITS), LIMITS)
+    gate = MessageProcessor(compile_routes((RouteSettings(filter="s/{device}", decoder="senml"),), LIMITS), LIMITS)
     senml = b'[{"n":"t","v":1,"t":-5}]'
     record = record_of(gate.decide(Message(1, 9, NOW_US, b"s/x", senml, waited_since_us=SINCE_US)))
     [reading] = record.readings

@@ -7,15 +7,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from ingest.cluster_reader import ClusterReader
-from ingest.cluster_state import Partition
+from ingest.cluster_state import PartitionState
 from ingest.contract.errors import RetryableError
 from ingest.settings import KafkaSettings
 
 PARTITIONS = [
-    Partition("a", 0, None, None, 1, (1,), (1,)),
-    Partition("b", 0, None, None, 1, (1,), (1,)),
-    Partition("b", 1, None, None, 2, (2,), (2,)),
-    Partition("b", 2, None, None, -1, (1,), ()),
+    PartitionState("a", 0, None, None, 1, (1,), (1,)),
+    PartitionState("b", 0, None, None, 1, (1,), (1,)),
+    PartitionState("b", 1, None, None, 2, (2,), (2,)),
+    PartitionState("b", 2, None, None, -1, (1,), ()),
 ]
 
 Reader = Callable[..., ClusterReader]

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from ingest.flight import Flight
+from ingest.flight import ProducerBatch
 from ingest.log import DeliveryError, FailureKind
 
 ERROR = KafkaError(KafkaError._FAIL)
@@ -44,15 +44,15 @@ def as_kind(kind: FailureKind) -> Callable[[KafkaError, str, int], DeliveryError
     return lambda error, _topic, _size: DeliveryError(kind, error.str())
 
 
-def fail(flight: Flight, *places: int) -> list[int]:
+def fail(flight: ProducerBatch, *places: int) -> list[int]:
     before = len(flight.failures)
     for place in places:
         flight.failed(ERROR, cast("Message", Report(flight.keys[place], flight.values[place])))
     return [place for place, _ in flight.failures[before:]]
 
 
-def flight_of(keys: list[bytes], values: list[bytes], kind: FailureKind = "record") -> Flight:
-    return Flight("t", keys, values, lambda failures: None, as_kind(kind))
+def flight_of(keys: list[bytes], values: list[bytes], kind: FailureKind = "record") -> ProducerBatch:
+    return ProducerBatch("t", keys, values, lambda failures: None, as_kind(kind))
 
 
 def test_a_report_finds_its_record_in_whatever_order_they_come() -> None:
@@ -88,6 +88,8 @@ def test_the_failure_of_a_whole_batch_costs_as_much_as_it_has_records(kind: Fail
 def test_of_a_writer_that_failed_the_first_failure_is_told_and_a_fatal_one() -> None:
     kinds: list[FailureKind] = ["record", "retriable", "retriable", "record", "fatal", "retriable"]
     reported = iter(kinds)
-    flight = Flight("t", [b"k"] * 6, [b"%d" % n for n in range(6)], print, lambda *_: DeliveryError(next(reported), ""))
+    flight = ProducerBatch(
+        "t", [b"k"] * 6, [b"%d" % n for n in range(6)], print, lambda *_: DeliveryError(next(reported), "")
+    )
     fail(flight, *range(6))
     assert [(place, error.kind) for place, error in flight.failures] == [(0, "record"), (1, "retriable"), (4, "fatal")]

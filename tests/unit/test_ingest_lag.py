@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.cluster_samples import cluster_samples, unreachable
-from ingest.cluster_state import ClusterState, GroupPartition, Partition, Retention
-from ingest.data_loss import DataLoss
+from ingest.cluster_samples import cluster_samples, unreachable_samples
+from ingest.cluster_state import ClusterState, GroupPartition, PartitionState, TopicRetention
+from ingest.data_loss import DataLossForecast
 from ingest.kafka_clock import KafkaClock
 from ingest.unread import UnreadTimes
 from monitoring.metrics.monitor import KAFKA
@@ -67,21 +67,23 @@ class TestUnreadTimes:
 
 
 class TestDataLoss:
-    full = Retention(seconds=7 * 86400.0, size_bytes=8000.0, segment_bytes=1000.0)
+    full = TopicRetention(seconds=7 * 86400.0, size_bytes=8000.0, segment_bytes=1000.0)
 
-    def left(self, loss: DataLoss, position: int, age: float, end: int, now: float, retention: Retention) -> float:
+    def left(
+        self, loss: DataLossForecast, position: int, age: float, end: int, now: float, retention: TopicRetention
+    ) -> float:
         return loss.seconds_left(LOG, position=position, age_seconds=age, end=end, retention=retention, now=now)
 
     def test_age_alone_counts_where_the_log_never_dropped_anything(self) -> None:
-        loss = DataLoss()
+        loss = DataLossForecast()
         loss.observe(LOG, oldest=0, end=100, now=0.0)
         loss.observe(LOG, oldest=0, end=10_000, now=20.0)
         assert self.left(loss, 5, 3600.0, 10_000, 20.0, self.full) == 7 * 86400.0 - 3600.0
         assert self.left(loss, 5, 8 * 86400.0, 10_000, 20.0, self.full) == 0.0
-        assert self.left(loss, 5, 1e9, 10_000, 20.0, Retention()) == math.inf
+        assert self.left(loss, 5, 1e9, 10_000, 20.0, TopicRetention()) == math.inf
 
     def test_a_full_log_gives_its_headroom_over_the_pace_of_what_comes_in(self) -> None:
-        loss = DataLoss()
+        loss = DataLossForecast()
         loss.observe(LOG, oldest=1000, end=9000, now=0.0)
         assert self.left(loss, 3000, 1.0, 9000, 0.0, self.full) > 86400.0, "no pace is known yet"
         loss.observe(LOG, oldest=1000, end=11_000, now=20.0)
@@ -89,7 +91,7 @@ class TestDataLoss:
         assert self.left(loss, 1000, 1.0, 11_000, 20.0, self.full) == 0.0
 
     def test_a_log_whose_limit_was_raised_is_not_full(self) -> None:
-        loss = DataLoss()
+        loss = DataLossForecast()
         end = 9000
         for step in range(200):
             loss.observe(LOG, oldest=1000, end=end, now=10.0 * step)
@@ -99,7 +101,7 @@ class TestDataLoss:
         assert self.left(loss, 3000, 1.0, end, 2001.0, self.full) < 200.0, "it drops again"
 
     def test_a_topic_that_was_made_anew_begins_anew(self) -> None:
-        loss = DataLoss()
+        loss = DataLossForecast()
         loss.observe(LOG, oldest=1000, end=9000, now=0.0)
         loss.observe(LOG, oldest=0, end=10, now=20.0)
         assert self.left(loss, 0, 1.0, 10, 20.0, self.full) == 7 * 86400.0 - 1.0
@@ -132,7 +134,7 @@ class TestKafkaClock:
 class TestSamples:
     state = ClusterState(
         1,
-        (Partition("a", 0, 3, 9, 1, (1, 2), (1,)), Partition("a", 1, None, None, -1, (1, 2), ())),
+        (PartitionState("a", 0, 3, 9, 1, (1, 2), (1,)), PartitionState("a", 1, None, None, -1, (1, 2), ())),
         (
             GroupPartition("g", "a", 0, 4, 5, 7.0, 100.0),
             GroupPartition("g", "a", 1, None, 2, 9.0, None),
@@ -147,7 +149,7 @@ class TestSamples:
         samples = cluster_samples(self.state)
         assert samples.keys() == declared.keys()
         assert all(len(labels) == declared[name] for name, series in samples.items() for labels, _ in series)
-        assert unreachable() == {"tidegate_kafka_reachable": [((), 0.0)]}
+        assert unreachable_samples() == {"tidegate_kafka_reachable": [((), 0.0)]}
 
     def test_what_is_not_known_has_no_series(self) -> None:
         samples = cluster_samples(self.state)
@@ -175,8 +177,8 @@ class TestSamples:
     )
     def test_partitions_that_kafka_refuses_records_for(self, in_sync: tuple[int, ...], least: int, told: float) -> None:
         partitions = tuple(
-            Partition("a", number, 0, 9, 1, (1, 2, 3), (1, 2, 3)[:count]) for number, count in enumerate(in_sync)
+            PartitionState("a", number, 0, 9, 1, (1, 2, 3), (1, 2, 3)[:count]) for number, count in enumerate(in_sync)
         )
-        other = Partition("b", 0, 0, 9, 1, (1, 2, 3), ())
+        other = PartitionState("b", 0, 0, 9, 1, (1, 2, 3), ())
         samples = cluster_samples(ClusterState(1, (*partitions, other), (), {"a": least}))
         assert samples["tidegate_kafka_under_min_isr_partitions"] == [(("a",), told)], "of `b` nobody knows the bound"

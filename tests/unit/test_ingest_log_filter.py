@@ -5,7 +5,7 @@ import logging
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.log_filter import MAX_MESSAGES, OnceAWhile
+from ingest.log_filter import MAX_MESSAGES, RepeatedMessageFilter
 
 
 class Log:
@@ -13,7 +13,7 @@ class Log:
 
     def __init__(self) -> None:
         self.now, self.lines = 0.0, list[str]()
-        self._filter = OnceAWhile(every=30.0, clock=lambda: self.now)
+        self._filter = RepeatedMessageFilter(every=30.0, clock=lambda: self.now)
 
     def say(self, text: str, *args: object, level: int = logging.ERROR) -> None:
         record = logging.LogRecord("x", level, __file__, 1, text, args, None)

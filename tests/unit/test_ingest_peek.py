@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 
 from ingest.peek_key import partition_of_key
-from ingest.peek_merge import Found, Kept, merged
-from ingest.peek_reader import Budget
-from ingest.peek_record import Piece, Record, record_of
+from ingest.peek_merge import HeldBytes, WalkResult, merge_page
+from ingest.peek_reader import BrowseBudget
+from ingest.peek_record import RecordPiece, ShownRecord, show_record
 
 
-def a_record(partition: int, offset: int, at_ms: int | None = None) -> Record:
-    return Record(partition, offset, offset * 10 if at_ms is None else at_ms, "append", 1, None, (), None)
+def a_record(partition: int, offset: int, at_ms: int | None = None) -> ShownRecord:
+    return ShownRecord(partition, offset, offset * 10 if at_ms is None else at_ms, "append", 1, None, (), None)
 
 
-def places(records: list[Record]) -> list[tuple[int, int]]:
+def places(records: list[ShownRecord]) -> list[tuple[int, int]]:
     return [(each.partition, each.offset) for each in records]
 
 
@@ -34,7 +34,7 @@ def places(records: list[Record]) -> list[tuple[int, int]]:
     ],
 )
 def test_bytes_are_text_or_base64_and_never_half_a_sign(content: bytes, most: int, text: str, base64: str) -> None:
-    piece = Piece.of(content, most)
+    piece = RecordPiece.of(content, most)
     assert (piece.text, piece.base64, piece.size_bytes, piece.is_cut) == (
         text,
         base64,
@@ -61,28 +61,28 @@ class Scripted:
 
 def test_headers_whose_names_are_no_text_and_a_time_that_is_none() -> None:
     wrong = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
-    assert record_of(Scripted(b"k", b"v", wrong)).headers is None  # type: ignore[arg-type]
-    without = record_of(Scripted(b"k", b"value", [("h", None)] * 100, kind=0))  # type: ignore[arg-type]
+    assert show_record(Scripted(b"k", b"v", wrong)).headers is None  # type: ignore[arg-type]
+    without = show_record(Scripted(b"k", b"value", [("h", None)] * 100, kind=0))  # type: ignore[arg-type]
     assert (without.at_ms, without.time_type, without.size_bytes) == (None, None, 6 + 64)
     assert len(without.headers or ()) == 64
 
 
 def test_a_page_takes_the_newest_of_all_and_says_where_each_partition_goes_on() -> None:
-    found = Found(
+    found = WalkResult(
         {0: [a_record(0, n) for n in (1, 2, 8)], 1: [a_record(1, n) for n in (3, 7)], 2: []}, {0: 0, 1: 2, 2: 5}
     )
-    shown, older = merged(found, 3, backwards=True)
+    shown, older = merge_page(found, 3, backwards=True)
     assert places(shown) == [(0, 8), (1, 7), (1, 3)]
     assert older == {0: 3, 1: 2, 2: 5}
     found.reached = {0: 9, 1: 8, 2: 5}
-    shown, newer = merged(found, 3, backwards=False)
+    shown, newer = merge_page(found, 3, backwards=False)
     assert places(shown) == [(1, 3), (0, 2), (0, 1)]
     assert newer == {0: 8, 1: 7, 2: 5}
 
 
 def test_a_time_that_jumps_leaves_no_gap_within_its_partition() -> None:
-    found = Found({0: [a_record(0, 1, 900), a_record(0, 2, 100)], 1: [a_record(1, 1, 500)]}, {0: 1, 1: 1})
-    shown, older = merged(found, 2, backwards=True)
+    found = WalkResult({0: [a_record(0, 1, 900), a_record(0, 2, 100)], 1: [a_record(1, 1, 500)]}, {0: 1, 1: 1})
+    shown, older = merge_page(found, 2, backwards=True)
     # 0:1 has the newest time and lies behind 0:2: it comes with the next page, not between.
     assert places(shown) == [(1, 1), (0, 2)]
     assert older == {0: 2, 1: 1}
@@ -98,18 +98,18 @@ def test_a_key_is_in_the_partition_of_kafkas_own_clients() -> None:
 
 
 def test_a_budget_says_what_ran_out_first() -> None:
-    budget = Budget(2, 100, time.monotonic() + 3600)
+    budget = BrowseBudget(2, 100, time.monotonic() + 3600)
     budget.take(10)
     assert budget.spent is None
     budget.take(10)
     assert budget.spent == "records"
-    assert Budget(9, 0, time.monotonic() + 3600).spent == "bytes"
-    assert Budget(9, 9, time.monotonic() - 1).spent == "seconds"
+    assert BrowseBudget(9, 0, time.monotonic() + 3600).spent == "bytes"
+    assert BrowseBudget(9, 9, time.monotonic() - 1).spent == "seconds"
 
 
 def test_past_what_may_be_held_only_beginnings_are() -> None:
-    kept = Kept()
-    large = Record(0, 1, 1, "append", 1, None, (), Piece.of(b"x" * 65_536))
+    kept = HeldBytes()
+    large = ShownRecord(0, 1, 1, "append", 1, None, (), RecordPiece.of(b"x" * 65_536))
     for _ in range(256):
         assert kept.most_bytes(65_536) == 65_536
         kept.add(large)

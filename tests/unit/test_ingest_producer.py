@@ -5,11 +5,11 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.producer import KafkaWriter, classify
-from ingest.record_limits import MAX_BATCH_BYTES, Learned, RecordLimits
+from ingest.producer import KafkaWriter, classify_kafka_error
+from ingest.record_limits import MAX_BATCH_BYTES, LearnedLimits, RecordLimits
 from ingest.settings import KafkaSettings
 
-KNOWN = RecordLimits({"t": 1_000_000}, 1_000_000, Learned())
+KNOWN = RecordLimits({"t": 1_000_000}, 1_000_000, LearnedLimits())
 
 
 @pytest.mark.parametrize(
@@ -26,24 +26,25 @@ KNOWN = RecordLimits({"t": 1_000_000}, 1_000_000, Learned())
     ],
 )
 def test_an_error_says_what_the_caller_should_do(code: int, kind: str) -> None:
-    error = classify(KafkaError(code), "t", 10, KNOWN)
+    error = classify_kafka_error(KafkaError(code), "t", 10, KNOWN)
     assert error.kind == kind
     assert error.text
 
 
 def test_a_missing_grant_comes_with_the_next_step() -> None:
     assert (
-        "grant the Kafka user WRITE" in classify(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "t", 10, KNOWN).text
+        "grant the Kafka user WRITE"
+        in classify_kafka_error(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED), "t", 10, KNOWN).text
     )
 
 
 def test_a_fatal_error_of_any_code_is_fatal() -> None:
     error = KafkaError(KafkaError.INVALID_RECORD, "producer fenced", fatal=True)
-    assert classify(error, "t", 10, KNOWN).kind == "fatal"
+    assert classify_kafka_error(error, "t", 10, KNOWN).kind == "fatal"
 
 
 def test_a_size_refused_although_the_limit_is_known_is_tried_again_with_a_writer_that_reads_it_again() -> None:
-    error = classify(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), "t", 500_000, KNOWN)
+    error = classify_kafka_error(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), "t", 500_000, KNOWN)
     assert (error.kind, "find out who lowered" in error.text) == ("retriable", True)
 
 
@@ -56,7 +57,7 @@ def test_without_known_limits_only_records_that_are_too_large_are_refused_for_go
     sizes: list[int], limit: int, first_batch: int
 ) -> None:
     """A broker that refuses each batch past its limit, and a caller that begins again with a new writer."""
-    learned = Learned(batch_bytes=first_batch)
+    learned = LearnedLimits(batch_bytes=first_batch)
     for _writer in range(10):
         limits = RecordLimits(None, 1_000_000, learned)
         kinds = [limits.refused("t", size, "no").kind if refused else "ok" for size, refused in

@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import KafkaError, Message
 from pydantic import SecretStr
 
-from ingest import send as sending
+from ingest import send_outgoing as sending
 from ingest import tail as reading
 from ingest.contract.errors import UnavailableError
-from ingest.send import Outgoing, send
+from ingest.send import OutgoingRecord, send_outgoing
 from ingest.settings import KafkaSettings
-from ingest.tail import Start, TailRecord, _take, tail
+from ingest.tail import TailRecord, TailStart, _take, tail
 
 
 class _Producer:
@@ -49,19 +49,19 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> _Producer:
     return fake
 
 
-def records(error: BaseException) -> Iterator[Outgoing]:
-    yield from (Outgoing(b"1"), Outgoing(b"2"))
+def records(error: BaseException) -> Iterator[OutgoingRecord]:
+    yield from (OutgoingRecord(b"1"), OutgoingRecord(b"2"))
     raise error
 
 
 def test_an_interrupt_counts_what_was_acknowledged(producer: _Producer) -> None:
-    done = send(KafkaSettings(), "rooms", records(KeyboardInterrupt()))
+    done = send_outgoing(KafkaSettings(), "rooms", records(KeyboardInterrupt()))
     assert (done.acknowledged, done.failed, done.interrupted) == (2, 0, True)
 
 
 def test_records_before_a_bad_one_are_sent(producer: _Producer) -> None:
     with pytest.raises(ValueError, match="no delimiter"):
-        send(KafkaSettings(), "rooms", records(ValueError("no delimiter")))
+        send_outgoing(KafkaSettings(), "rooms", records(ValueError("no delimiter")))
     assert producer.flushes == 3 and producer.waiting == []
 
 
@@ -80,7 +80,7 @@ def two_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def places(at: int) -> list[tuple[int, int]]:
-    return [(one.partition, one.offset) for one in tail(KafkaSettings(), "rooms", Start("offset", at))]
+    return [(one.partition, one.offset) for one in tail(KafkaSettings(), "rooms", TailStart("offset", at))]
 
 
 @pytest.mark.usefixtures("two_partitions")
@@ -119,7 +119,7 @@ def test_a_user_without_the_right_to_write_is_refused_by_name(monkeypatch: pytes
     monkeypatch.setattr(sending, "partition_counts", lambda *_: {"rooms": 1})
     monkeypatch.setattr(sending, "missing_rights", lambda *_: ["WRITE", "DELETE"])
     with pytest.raises(UnavailableError, match="grant it WRITE on the topic"):
-        send(KafkaSettings(), "rooms", [Outgoing(b"v")])
+        send_outgoing(KafkaSettings(), "rooms", [OutgoingRecord(b"v")])
 
 
 def test_a_right_that_is_taken_away_meanwhile_is_named_with_the_next_step(
@@ -134,6 +134,6 @@ def test_a_right_that_is_taken_away_meanwhile_is_named_with_the_next_step(
     settings = KafkaSettings(
         security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-512", sasl_username="guest", sasl_password=SecretStr("x")
     )  # fmt: skip
-    done = send(settings, "rooms", [Outgoing(b"1")])
+    done = send_outgoing(settings, "rooms", [OutgoingRecord(b"1")])
     assert (done.failed, done.denied) == (1, True)
     assert done.why == "The Kafka user guest may not write to topic rooms: grant it WRITE on the topic"

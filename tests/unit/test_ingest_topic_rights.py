@@ -17,7 +17,7 @@ from ingest.offsets import end_offsets
 from ingest.settings import KafkaSettings
 from ingest.tail import judge_error
 from ingest.topic_config import change_topic
-from ingest.topic_rights import no_topic
+from ingest.topic_rights import topic_not_found
 from ingest.topic_setup import create_topic, delete_topic
 
 SETTINGS = KafkaSettings(
@@ -59,7 +59,7 @@ def answer(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 def commit(settings: KafkaSettings) -> None:
-    rewind.rewind(settings, "t", "rooms", [rewind.Move(0, 1, 0, 1)])
+    rewind.rewind(settings, "t", "rooms", [rewind.OffsetMove(0, 1, 0, 1)])
 
 
 COMMANDS: list[tuple[Callable[[KafkaSettings], object], int, str]] = [
@@ -114,10 +114,10 @@ def test_records_that_may_not_be_read_name_the_right() -> None:
 
 def test_a_topic_that_kafka_hides_is_not_the_same_as_none(answer: Callable[[int], None]) -> None:
     answer(TOPIC)
-    hidden = no_topic(SETTINGS, "t", ["tt"])
+    hidden = topic_not_found(SETTINGS, "t", ["tt"])
     assert isinstance(hidden, MissingRightError)
     assert "has no topic t, or user guest may not see it. Did you mean tt?" in str(hidden)
     for code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._TIMED_OUT):
         answer(code)
-        none = no_topic(SETTINGS, "t", ["tt"])
+        none = topic_not_found(SETTINGS, "t", ["tt"])
         assert type(none) is FatalError and "may not see it" not in str(none)

@@ -20,7 +20,7 @@ from ingest.contract.errors import FatalError
 from lakehouse import maintenance
 from lakehouse.maintenance import SMALL_BYTES, TableState, expired_files, plan_join, table_state
 from lakehouse.maintenance_log import clean_log, commit_time, last_checkpoint, write_checkpoint
-from lakehouse.maintenance_vacuum import Swept, sweep
+from lakehouse.maintenance_vacuum import SweepResult, sweep_files
 from streaming.maintain.holds import needed_since
 
 TODAY = date(2026, 5, 3)
@@ -136,19 +136,19 @@ def test_files_go_once_no_version_that_is_kept_has_them_and_no_sooner(root: str,
     (folder / "left-by-a-crash.parquet").write_bytes(b"half")
 
     age(23)
-    assert sweep(root, "readings", keep_hours=24) == Swept(0, 0)
+    assert sweep_files(root, "readings", keep_hours=24) == SweepResult(0, 0)
     age(2)
     (folder / "about-to-be-committed.parquet").write_bytes(b"new")
-    assert sweep(root, "readings", keep_hours=24, dry_run=True).files == 7
+    assert sweep_files(root, "readings", keep_hours=24, dry_run=True).files == 7
     assert data_files(root) > before
-    assert sweep(root, "readings", keep_hours=24).files == 7
+    assert sweep_files(root, "readings", keep_hours=24).files == 7
     assert data_files(root) == {joined, "about-to-be-committed.parquet"}
     assert DeltaTable(f"{root}/readings").to_pyarrow_table().num_rows == 18
 
 
 def test_a_vacuum_that_keeps_nothing_is_refused(root: str) -> None:
     with pytest.raises(FatalError, match=r"keeps 0 hours .* Keep at least 1 hour"):
-        sweep(root, "readings", keep_hours=0)
+        sweep_files(root, "readings", keep_hours=0)
 
 
 def test_the_log_is_cut_behind_a_checkpoint_so_that_every_kept_version_can_be_read(root: str, age: Any) -> None:

@@ -18,7 +18,7 @@ from lakehouse.dataset import dataset_of
 from lakehouse.derived import ALL_TABLES
 from lakehouse.prune import needed_files
 from lakehouse.query import run_sql
-from lakehouse.scan import Scan, local_path, scan_of
+from lakehouse.scan import FileScan, local_path, scan_of
 
 NOW = datetime.now(UTC)
 FILES = 40
@@ -60,7 +60,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many files each plan left."""
     counts: list[int] = []
 
-    def counted(plan: str, scan: Scan) -> list[str]:
+    def counted(plan: str, scan: FileScan) -> list[str]:
         found = needed_files(plan, scan)
         counts.append(len(found))
         return found

@@ -9,7 +9,7 @@ import pytest
 from ingest.contract.errors import ConfigError, UnavailableError
 from lakehouse.jvm import JvmOptions, start_jvm
 from lakehouse.session import check_versions, open_session, spark_conf
-from streaming.dedupe import Seen
+from streaming.dedupe import DedupIndex
 
 
 def test_the_installed_versions_are_the_proved_ones() -> None:
@@ -47,7 +47,7 @@ def test_what_spills_goes_into_private_folders_that_do_not_stay(
     with pytest.raises(UnavailableError, match="no Java at"):
         open_session(JvmOptions(tmp_path, (), tmp_path))
     assert list(tmp_path.iterdir()) == []
-    seen = Seen()
+    seen = DedupIndex()
     made = list(tmp_path.iterdir())
     assert {stat.S_IMODE(folder.stat().st_mode) for folder in made} == {0o700}
     query = "SELECT value FROM duckdb_settings() WHERE name = 'temp_directory'"

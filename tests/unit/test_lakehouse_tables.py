@@ -17,7 +17,7 @@ from lakehouse.catalog import columns_of, history_of, list_tables, open_table
 from lakehouse.create import ensure_tables
 from lakehouse.dataset import dataset_of
 from lakehouse.query import run_sql
-from lakehouse.render import render
+from lakehouse.render import render_table
 from lakehouse.tables import TABLES, spark_ddl
 
 NOW = datetime(2026, 5, 1, 12, 30, 0, 250_000, tzinfo=UTC)
@@ -145,7 +145,7 @@ ODD = pa.table(
 
 
 def test_json_holds_times_bytes_and_maps() -> None:
-    (row,) = json.loads(render(ODD, "json"))
+    (row,) = json.loads(render_table(ODD, "json"))
     assert row == {
         "t": "2026-05-01T12:30:00.250000Z",
         "raw": "/wA=",
@@ -156,7 +156,7 @@ def test_json_holds_times_bytes_and_maps() -> None:
 
 
 def test_a_table_for_people_keeps_to_its_lines() -> None:
-    lines = render(ODD, "table").decode().splitlines()
+    lines = render_table(ODD, "table").decode().splitlines()
     assert len(lines) == 4
     assert "2026-05-01T12:30:00.250000Z" in lines[2]
     assert "0xff00" in lines[2]
@@ -164,8 +164,8 @@ def test_a_table_for_people_keeps_to_its_lines() -> None:
 
 
 def test_csv_and_parquet_are_whole() -> None:
-    assert render(ODD, "csv").decode().splitlines()[0] == "t,raw,v,tags,text"
-    assert pq.read_table(pa.BufferReader(render(ODD, "parquet"))).num_rows == 1
+    assert render_table(ODD, "csv").decode().splitlines()[0] == "t,raw,v,tags,text"
+    assert pq.read_table(pa.BufferReader(render_table(ODD, "parquet"))).num_rows == 1
 
 
 def test_files_are_skipped_by_their_times_and_no_row_is_lost_for_it(root: str) -> None:

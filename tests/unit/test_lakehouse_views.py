@@ -13,8 +13,8 @@ from deploy.cli import run
 from lakehouse.create import ensure_tables
 from lakehouse.derived import ALL_TABLES
 from lakehouse.query import run_sql
-from lakehouse.show_code import Opened, render_code
-from lakehouse.views import named, views_in, wide_view
+from lakehouse.show_code import NamedTable, render_code
+from lakehouse.views import names_in_query, views_in, wide_view
 
 NOW = datetime(2026, 5, 1, 12, 30, tzinfo=UTC)
 PROFILE = """\
@@ -144,13 +144,13 @@ def test_names_of_metrics_are_only_names(root: str) -> None:
 def test_only_views_that_a_query_names_are_made() -> None:
     views = [wide_view("a", {"m": "any"}), wide_view("ab", {"m": "any"})]
     assert [view.name for view in views_in("SELECT 1 FROM Readings_Wide_AB", views)] == ["readings_wide_ab"]
-    assert named("select x.readings from a", ["readings", "reading"]) == ["readings"]
+    assert names_in_query("select x.readings from a", ["readings", "reading"]) == ["readings"]
 
 
 def test_programs_quote_what_they_are_given() -> None:
     sql = "SELECT '\"\"\"' AS a,\n'\\' AS b"
-    for program in render_code(sql, [Opened("t", "/data/it's here/t")], []).values():
+    for program in render_code(sql, [NamedTable("t", "/data/it's here/t")], []).values():
         compile(program, "program", "exec")
         assert repr(sql) in program
-    assert "use_pyarrow=True" in render_code(sql, [Opened("t", "/data/it's here/t")], [])["polars"]
-    assert "use_pyarrow" not in render_code(sql, [Opened("t", "/data/here/t")], [])["polars"]
+    assert "use_pyarrow=True" in render_code(sql, [NamedTable("t", "/data/it's here/t")], [])["polars"]
+    assert "use_pyarrow" not in render_code(sql, [NamedTable("t", "/data/here/t")], [])["polars"]

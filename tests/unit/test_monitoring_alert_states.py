@@ -6,7 +6,7 @@ from typing import Any
 from monitoring.alerts.evaluate import RESOLVED_SECONDS, AlertState, Evaluator
 from monitoring.alerts.model import Alert
 from monitoring.alerts.operands import select
-from monitoring.alerts.signals import Compare, Grows, Query
+from monitoring.alerts.signals import Compare, Growing, PrometheusQuery
 from monitoring.history import History
 from monitoring.scrape import Scrape
 
@@ -99,7 +99,7 @@ def test_without_a_wait_the_first_look_fires() -> None:
 
 
 def test_what_prometheus_alone_can_see_is_not_judged_here() -> None:
-    assert Run(alert(signal=Query("vector(1)"))).step(100, a=0) == []
+    assert Run(alert(signal=PrometheusQuery("vector(1)"))).step(100, a=0) == []
 
 
 def test_the_worst_is_first_and_what_follows_names_its_cause() -> None:
@@ -157,7 +157,7 @@ def test_figures_read_as_people_write_them() -> None:
 
 
 def test_what_grows_stays_in_alarm_whatever_noise_was_before_and_upon_it() -> None:
-    grows, noise = Grows(select("n"), (), step_seconds=120, floor=1000), random.Random(7)
+    grows, noise = Growing(select("n"), (), step_seconds=120, floor=1000), random.Random(7)
     history, first, seen_at = History({"n"}), 1_000_000.0, []
     for second in range(0, 900, 2):
         now, lag = first + second, noise.uniform(0, 60) + 20.0 * max(0, second - 300)
@@ -169,7 +169,7 @@ def test_what_grows_stays_in_alarm_whatever_noise_was_before_and_upon_it() -> No
 
 
 def test_what_falls_is_no_longer_called_growing() -> None:
-    grows, history = Grows(select("n"), (), step_seconds=120, floor=1000), History({"n"})
+    grows, history = Growing(select("n"), (), step_seconds=120, floor=1000), History({"n"})
     for second in range(0, 900, 2):
         lag = 20.0 * second if second < 600 else 12_000.0 - 100 * (second - 600)
         history.add(1_000_000.0 + second, "k", Scrape(0.0, {("n", (("topic", "t"),)): lag}))

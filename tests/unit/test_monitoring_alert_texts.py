@@ -19,7 +19,7 @@ from monitoring.alerts.catalog import ALERTS, alerts
 from monitoring.alerts.evaluate import used_metrics
 from monitoring.alerts.model import Alert, AlertPart
 from monitoring.alerts.rules import rule_file
-from monitoring.metrics.names import declared
+from monitoring.metrics.names import declared_samples
 from monitoring.settings import MonitoringSettings
 from monitoring.snapshot.flow import PARTS
 
@@ -153,7 +153,7 @@ def test_causes_that_alerts_follow_from_are_alerts() -> None:
 
 
 def test_the_memory_needs_declared_metrics_only() -> None:
-    assert used_metrics(ALERTS) <= set(declared())
+    assert used_metrics(ALERTS) <= set(declared_samples())
 
 
 def test_only_budgets_and_prometheus_itself_need_prometheus() -> None:

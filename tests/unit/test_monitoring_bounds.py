@@ -15,7 +15,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from gateway.accounts import Accounts
+from gateway.accounts import MetricAccumulator
 from gateway.receipts import make_receipts
 from gateway.service import GatewayService
 from gateway.session_events import Plain
@@ -165,7 +165,7 @@ def test_a_scrape_is_rendered_in_well_under_200_ms(served: dict[str, CollectorRe
 
 @contextmanager
 def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
-    """Seconds in each call of `Accounts`, the only way of the gateway's core to its metrics."""
+    """Seconds in each call of `MetricAccumulator`, the only way of the gateway's core to its metrics."""
     spent: list[float] = []
 
     def measured(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,7 +180,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
     with monkeypatch.context() as patch:
         for name in ("received", "flush", "batch", "replied"):
-            patch.setattr(Accounts, name, measured(getattr(Accounts, name)))
+            patch.setattr(MetricAccumulator, name, measured(getattr(MetricAccumulator, name)))
         yield spent
 
 

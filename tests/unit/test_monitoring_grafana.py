@@ -10,7 +10,7 @@ import pytest
 from monitoring.grafana.exclusions import EXCLUSIONS
 from monitoring.grafana.files import dashboards, grafana_files
 from monitoring.indicators import INSTALLATION
-from monitoring.metrics.names import declared
+from monitoring.metrics.names import declared_samples
 from monitoring.settings import MonitoringSettings
 
 DASHBOARDS = {each["uid"]: each for each in dashboards(MonitoringSettings())}
@@ -36,7 +36,7 @@ def test_every_excuse_is_needed_and_has_a_reason(lint: Any) -> None:
 
 
 def test_every_metric_is_declared_and_has_the_labels_asked_for(dashboard: Any, promql: Any, every_query: Any) -> None:
-    known = {**declared(), **OF_PROMETHEUS}
+    known = {**declared_samples(), **OF_PROMETHEUS}
     for title, expr in every_query(dashboard):
         for metric, labels in promql.labels(expr).items():
             assert metric in known, f"{title}: nothing serves {metric}"
@@ -67,7 +67,7 @@ def test_variables_ask_for_declared_metrics_and_labels(dashboard: Any, promql: A
         if variable["type"] == "query":
             series, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]).groups()  # type: ignore[union-attr]
             ((metric, labels),) = promql.labels(series).items()
-            assert {label, *labels} - ADDED <= set(declared()[metric])
+            assert {label, *labels} - ADDED <= set(declared_samples()[metric])
 
 
 def test_every_variable_is_used(dashboard: Any, every_query: Any) -> None:
@@ -80,7 +80,7 @@ def test_legends_name_labels_that_the_query_keeps(dashboard: Any, promql: Any) -
     for panel in dashboard["panels"]:
         for target in panel.get("targets", ()):
             wanted = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
-            kept = [each.grouped or set(declared()[each.metric]) | ADDED for each in _first(promql, target)]
+            kept = [each.grouped or set(declared_samples()[each.metric]) | ADDED for each in _first(promql, target)]
             assert all(wanted <= labels for labels in kept), (panel["title"], target["legendFormat"])
 
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 import monitoring
-from monitoring.metrics.families import Family
+from monitoring.metrics.families import MetricFamily
 from monitoring.metrics.jvm import AGENT, JVM, KAFKA_JVM, SPARK_JVM
 from monitoring.prometheus.files import prometheus_files
 from monitoring.settings import MonitoringSettings
@@ -24,13 +24,15 @@ def rules(file: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("file", "families"), FILES)
-def test_every_rule_is_declared_and_every_declared_name_has_one_rule(file: str, families: tuple[Family, ...]) -> None:
+def test_every_rule_is_declared_and_every_declared_name_has_one_rule(
+    file: str, families: tuple[MetricFamily, ...]
+) -> None:
     assert sorted(rule["name"] for rule in rules(file)) == sorted(family.name for family in families)
 
 
 @pytest.mark.parametrize(("file", "families"), FILES)
 def test_rules_have_the_words_the_labels_and_the_kind_that_are_declared(
-    file: str, families: tuple[Family, ...]
+    file: str, families: tuple[MetricFamily, ...]
 ) -> None:
     declared = {family.name: family for family in families}
     for rule in rules(file):
@@ -44,7 +46,7 @@ def test_rules_have_the_words_the_labels_and_the_kind_that_are_declared(
 
 
 @pytest.mark.parametrize(("file", "families"), FILES)
-def test_beans_are_named_so_that_a_scrape_asks_for_few(file: str, families: tuple[Family, ...]) -> None:
+def test_beans_are_named_so_that_a_scrape_asks_for_few(file: str, families: tuple[MetricFamily, ...]) -> None:
     asked = yaml.safe_load((FOLDER / file).read_text("utf-8"))["includeObjectNames"]
     # No pattern over a whole type: its beans grow with topics and kinds of requests.
     assert len(asked) == len(set(asked))

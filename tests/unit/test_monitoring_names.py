@@ -12,7 +12,7 @@ from monitoring.metrics.families import ProbeCollector
 from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.jvm import JVM
 from monitoring.metrics.monitor import PROBES, MonitorMetrics
-from monitoring.metrics.names import declared
+from monitoring.metrics.names import declared_samples
 from monitoring.metrics.process import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
 
@@ -46,7 +46,7 @@ def test_every_served_sample_is_declared_with_its_labels(registries: dict[str, C
         samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
         assert samples
         for sample in samples:
-            assert set(declared()[sample.name]) == set(sample.labels), (part, sample.name)
+            assert set(declared_samples()[sample.name]) == set(sample.labels), (part, sample.name)
 
 
 def test_every_declared_sample_is_served_by_some_process(registries: dict[str, CollectorRegistry]) -> None:
@@ -57,7 +57,7 @@ def test_every_declared_sample_is_served_by_some_process(registries: dict[str, C
         for sample in family.samples
     }
 
-    assert set(declared()) - served - {family.name for family in JVM} == {"up"}
+    assert set(declared_samples()) - served - {family.name for family in JVM} == {"up"}
 
 
 def test_no_series_says_only_when_another_one_was_made(registries: dict[str, CollectorRegistry]) -> None:
@@ -76,4 +76,4 @@ def test_no_label_can_name_a_device_or_a_text() -> None:
         "scenario", "target", "cell", "percentile",
     }  # fmt: skip
 
-    assert {label for labels in declared().values() for label in labels} <= closed
+    assert {label for labels in declared_samples().values() for label in labels} <= closed

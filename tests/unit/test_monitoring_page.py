@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monitoring.page.answers import PageError
-from monitoring.page.board import KEPT_SECONDS, Board, encode
+from monitoring.page.board import KEPT_SECONDS, SnapshotBroadcaster, encode_ascii_json
 from monitoring.page.runbooks import FOLDER, runbook_html, runbook_page
 
 
@@ -17,7 +17,7 @@ def snapshot(at: float, **point: float | None) -> dict[str, Any]:
 
 
 def test_the_board_keeps_half_an_hour_of_points_in_lists_of_one_length() -> None:
-    board = Board()
+    board = SnapshotBroadcaster()
     for second in range(0, 4000, 2):
         board.publish(snapshot(second, lag=float(second), rows=None))
     history = board.history()
@@ -27,14 +27,14 @@ def test_the_board_keeps_half_an_hour_of_points_in_lists_of_one_length() -> None
 
 
 def test_a_figure_that_is_new_has_no_past() -> None:
-    board = Board()
+    board = SnapshotBroadcaster()
     board.publish(snapshot(1, lag=1.0))
     board.publish(snapshot(2, lag=2.0, rows=5.0))
     assert board.history()["series"] == {"lag": [1.0, 2.0], "rows": [None, 5.0]}
 
 
 def test_who_listens_is_woken_after_the_snapshot_is_there() -> None:
-    board, seen = Board(), []
+    board, seen = SnapshotBroadcaster(), []
     board.listen(lambda: seen.append(board.encoded))
     board.publish(snapshot(1))
     assert seen == [b'{"at":1,"point":{}}']
@@ -42,7 +42,7 @@ def test_who_listens_is_woken_after_the_snapshot_is_there() -> None:
 
 
 def test_readers_never_see_half_of_a_board() -> None:
-    board, faults, done = Board(), [], threading.Event()
+    board, faults, done = SnapshotBroadcaster(), [], threading.Event()
     board.publish(snapshot(0, lag=0.0))
 
     def read() -> None:
@@ -64,7 +64,7 @@ def test_readers_never_see_half_of_a_board() -> None:
 
 def test_numbers_that_json_has_no_words_for_are_null_and_text_stays_text() -> None:
     odd = {"a": [float("nan"), 1.5, (float("inf"), {"b": -float("inf")})], "c": "</script>\u2028\x00é", "d": True}
-    encoded = encode(odd)
+    encoded = encode_ascii_json(odd)
     assert encoded.isascii()
     assert b"\n" not in encoded
     assert json.loads(encoded) == {"a": [None, 1.5, [None, {"b": None}]], "c": "</script>\u2028\x00é", "d": True}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.poll import IncompleteError, Poll
+from monitoring.poll import IncompleteError, PeriodicQuery
 
 Wait = Callable[..., Any]
 
@@ -25,7 +25,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("monitoring.poll.LEAST_PAUSE_SECONDS", 0.01)
 
 
-def ended(poll: Poll[Any]) -> None:
+def ended(poll: PeriodicQuery[Any]) -> None:
     poll.stop()
     poll.join(10)
 
@@ -40,7 +40,7 @@ def test_an_answer_is_kept_while_the_next_one_hangs_and_forgotten_then(
             never.wait()
         return 7
 
-    poll = Poll("seven", 0.01, ask, default=0, take=taken.append)
+    poll = PeriodicQuery("seven", 0.01, ask, default=0, take=taken.append)
     assert poll.newest == 0
     poll.start()
     wait_until(lambda: poll.newest == 7)
@@ -65,7 +65,7 @@ def test_a_fault_is_told_once_and_again_only_after_it_was_gone(
         return answer
 
     told.append(OSError("refused"))
-    poll = Poll("poll seven", 0.01, ask, default=0)
+    poll = PeriodicQuery("poll seven", 0.01, ask, default=0)
     poll.start()
     wait_until(lambda: poll.fault == "refused")
     told.append(7)
@@ -80,7 +80,7 @@ def test_part_of_an_answer_is_one_and_a_fault_too(wait_until: Wait, caplog: pyte
     def ask() -> int:
         raise IncompleteError("no second half", 3)
 
-    poll = Poll("poll halves", 0.01, ask, default=0)
+    poll = PeriodicQuery("poll halves", 0.01, ask, default=0)
     poll.start()
     wait_until(lambda: poll.newest == 3 and poll.fault == "no second half")
     ended(poll)
@@ -94,7 +94,7 @@ def test_what_it_holds_is_freed_after_its_last_question(wait_until: Wait, never:
         asked.set()
         never.wait()
 
-    poll = Poll("holder", 0.01, ask, default=None, at_end=freed.set)
+    poll = PeriodicQuery("holder", 0.01, ask, default=None, at_end=freed.set)
     poll.start()
     wait_until(asked.is_set)
     poll.stop()
@@ -108,7 +108,7 @@ def test_a_second_start_asks_on_no_second_thread_and_an_end_before_the_start_wai
     wait_until: Wait,
 ) -> None:
     by: list[int] = []
-    poll = Poll("twice", 0.01, lambda: by.append(threading.get_ident()), default=None)
+    poll = PeriodicQuery("twice", 0.01, lambda: by.append(threading.get_ident()), default=None)
     poll.join(10)
     poll.start()
     poll.start()

@@ -9,10 +9,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from monitoring.history import History
-from monitoring.look import Look, Target, own_scrape
+from monitoring.look import ScrapeLoop, ScrapeTarget, scrape_self
 from monitoring.metrics.monitor import MonitorMetrics
 from monitoring.poll import IncompleteError
-from monitoring.probe import Probe, Probes
+from monitoring.probe import Probe, ProbeSet
 from monitoring.scrape import Scrape
 
 Wait = Callable[..., Any]
@@ -33,7 +33,7 @@ def never() -> Iterator[threading.Event]:
 
 def test_what_a_probe_says_is_served(metrics: MonitorMetrics, registry: CollectorRegistry, wait_until: Wait) -> None:
     closed = threading.Event()
-    running = Probes([Probe("tables", 0.1, lambda: {"tidegate_devices_known": [((), 7.0)]}, closed.set)], metrics)
+    running = ProbeSet([Probe("tables", 0.1, lambda: {"tidegate_devices_known": [((), 7.0)]}, closed.set)], metrics)
     running.start()
     wait_until(lambda: registry.get_sample_value("tidegate_devices_known") == 7)
     assert running.faults() == {"tables": ""}
@@ -57,7 +57,7 @@ def test_one_that_hangs_holds_neither_the_others_nor_the_end(
         never.wait()
         return {}
 
-    running = Probes([Probe("kafka", 0.1, hang), Probe("tables", 0.1, other)], metrics)
+    running = ProbeSet([Probe("kafka", 0.1, hang), Probe("tables", 0.1, other)], metrics)
     running.start()
     wait_until(lambda: hung.is_set() and len(looks) > 3)
     running.close(seconds=0.1)
@@ -79,7 +79,7 @@ def test_one_that_is_silent_is_forgotten_and_its_system_called_unreachable(
             never.wait()
         return {"tidegate_kafka_reachable": [((), 1.0)], "kafka_brokers": [((), 3.0)]}
 
-    running = Probes([Probe("kafka", 0.05, look)], metrics)
+    running = ProbeSet([Probe("kafka", 0.05, look)], metrics)
     running.start()
     wait_until(lambda: running.check() or registry.get_sample_value("kafka_brokers") == 3)
     hang.set()
@@ -105,7 +105,7 @@ def test_a_fault_is_counted_and_told_and_the_next_look_follows(
             raise OSError("the table is gone")
         return {"tidegate_devices_known": [((), 1.0)]}
 
-    running = Probes([Probe("tables", 0.05, look)], metrics)
+    running = ProbeSet([Probe("tables", 0.05, look)], metrics)
     running.start()
     failures = lambda: registry.get_sample_value("tidegate_monitor_probe_failures_total", {"probe": "tables"})  # noqa: E731
     wait_until(lambda: failures() > 2)
@@ -123,7 +123,7 @@ def test_a_look_that_saw_a_part_is_served_and_counts_as_failed(
         raise IncompleteError("b cannot be seen", {name: [(("mqtt",), 7.0)]})
 
     name = "tidegate_certificate_expiry_timestamp_seconds"
-    running = Probes([Probe("certificates", 0.05, look)], metrics)
+    running = ProbeSet([Probe("certificates", 0.05, look)], metrics)
     running.start()
     failures = {"probe": "certificates"}
     wait_until(lambda: (registry.get_sample_value("tidegate_monitor_probe_failures_total", failures) or 0) > 2)
@@ -154,7 +154,7 @@ def test_the_end_of_the_last_complete_look_is_told(
         return registry.get_sample_value("tidegate_monitor_probe_complete_timestamp_seconds", {"probe": probe})
 
     before = time.time()
-    running = Probes([Probe("tables", 0.02, look), Probe("kafka", 0.02, never.wait)], metrics)
+    running = ProbeSet([Probe("tables", 0.02, look), Probe("kafka", 0.02, never.wait)], metrics)
     started = complete("kafka")
     assert before <= started <= time.time()
     assert complete("certificates") == 0, "one that does not run is not missed: 0 has no age"
@@ -176,14 +176,14 @@ def test_the_end_of_the_last_complete_look_is_told(
 def test_what_is_not_declared_is_a_fault_and_not_served(
     metrics: MonitorMetrics, registry: CollectorRegistry, wait_until: Wait
 ) -> None:
-    running = Probes([Probe("tables", 0.05, lambda: {"tidegate_made_up": [((), 1.0)]})], metrics)
+    running = ProbeSet([Probe("tables", 0.05, lambda: {"tidegate_made_up": [((), 1.0)]})], metrics)
     running.start()
     wait_until(lambda: running.faults()["tables"])
     assert registry.get_sample_value("tidegate_made_up") is None
     running.close()
 
 
-class Scripted(Target):
+class Scripted(ScrapeTarget):
     """A target whose answers a test gives; `block` makes it hang."""
 
     def __init__(self, job: str, *, every_seconds: float = 0.0) -> None:
@@ -200,10 +200,10 @@ class Scripted(Target):
         self._done.set()
 
 
-def _look(targets: list[Scripted], seen: list[float]) -> tuple[Look, History]:
+def _look(targets: list[Scripted], seen: list[float]) -> tuple[ScrapeLoop, History]:
     history = History(["tidegate_devices_known", "tidegate_kafka_reachable"])
     own = Scrape(0.0, {("tidegate_kafka_reachable", ()): 1.0})
-    return Look(
+    return ScrapeLoop(
         targets, history, own=("tidegate-monitor", lambda: own), publish=seen.append, every_seconds=0.1
     ), history
 
@@ -265,7 +265,7 @@ def test_a_look_that_fails_is_followed_by_the_next_and_health_tells(
         if not well.is_set():
             raise ValueError("cannot be judged")
 
-    look = Look([], History([]), own=("me", lambda: Scrape(0.0, {})), publish=publish, every_seconds=0.05)
+    look = ScrapeLoop([], History([]), own=("me", lambda: Scrape(0.0, {})), publish=publish, every_seconds=0.05)
     stop = threading.Event()
     thread = threading.Thread(target=look.run, args=(stop,))
     thread.start()
@@ -288,7 +288,7 @@ def test_a_look_does_not_wait_for_its_turn_where_there_is_news(wait_until: Wait)
             raise ValueError("no state")
         return dict(states)
 
-    look = Look(
+    look = ScrapeLoop(
         [], History([]), own=("me", lambda: Scrape(0.0, {})), publish=turns.append, every_seconds=3600, news=news
     )
     stop = threading.Event()
@@ -309,7 +309,7 @@ def test_what_the_process_tells_of_itself_is_what_it_serves(
 ) -> None:
     metrics.families.replace("kafka", {"kafka_topic_partitions": [(("a",), 2.0)]})
     metrics.alerts.labels("firing").set(3)
-    found = own_scrape(registry, {"kafka_topic_partitions", "tidegate_monitor_alerts"})
+    found = scrape_self(registry, {"kafka_topic_partitions", "tidegate_monitor_alerts"})
     assert found.values == {
         ("kafka_topic_partitions", (("topic", "a"),)): 2.0,
         ("tidegate_monitor_alerts", (("state", "firing"),)): 3.0,

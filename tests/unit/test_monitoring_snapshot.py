@@ -10,9 +10,9 @@ from monitoring.history import History
 from monitoring.scrape import Scrape
 from monitoring.settings import MonitoringSettings
 from monitoring.snapshot.build import METRICS, build_snapshot
-from monitoring.snapshot.side import Names, Side
+from monitoring.snapshot.side import KafkaNames, SnapshotInputs
 
-NAMES = Names(readings="telemetry.readings", group="tidegate-land")
+NAMES = KafkaNames(readings="telemetry.readings", group="tidegate-land")
 START = 1_000_000.0
 TARGETS = {f"tidegate-{part}": f"http://127.0.0.1:1/{part}" for part in ("gateway", "stream", "canary")}
 Told = Mapping[Any, float]
@@ -38,7 +38,9 @@ class Stage:
             self.history.add(self.now, f"tidegate-{part}", scrape)
 
     def snapshot(self, **settings: Any) -> dict[str, Any]:
-        found = build_snapshot(self.history, Side(**self.side), NAMES, MonitoringSettings(**settings), now=self.now)
+        found = build_snapshot(
+            self.history, SnapshotInputs(**self.side), NAMES, MonitoringSettings(**settings), now=self.now
+        )
         json.dumps(found, allow_nan=False)
         return found
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from deploy.hops import serve_metrics
 from deploy.local.announce import metrics_urls
 from deploy.local.page import page_address
-from deploy.monitor.targets import addresses, targets_of
+from deploy.monitor.targets import metrics_addresses, scrape_targets
 from deploy.settings import load_settings
 from ingest.contract.errors import ConfigError, UnavailableError
 from monitoring.addresses import parse_address, reached_at
@@ -43,7 +43,7 @@ def test_everybody_says_the_same_of_where_this_host_is_reached(host: str, reache
     assert page_address(monitoring) == f"http://{reached}:9470/"
     assert runbook_url(ALERTS[0], monitoring) == f"http://{reached}:9470{ALERTS[0].runbook}"
     assert metrics_urls(settings)["gateway"] == f"http://{reached}:9471/metrics"
-    assert addresses(monitoring)["gateway"] == (f"http://{reached}:9471/metrics",)
+    assert metrics_addresses(monitoring)["gateway"] == (f"http://{reached}:9471/metrics",)
     jobs = {job["job_name"]: job for job in scrape_config(monitoring)["scrape_configs"]}
     assert jobs["tidegate-gateway"]["static_configs"] == [{"targets": [f"{reached}:9471"]}]
 
@@ -79,7 +79,7 @@ def test_prometheus_asks_whom_the_monitor_asks() -> None:
         ("tidegate-stream", "c:2/y"),
         ("tidegate-monitor", "127.0.0.1:9470"),
     }
-    assert {(each.job, each.instance) for each in targets_of(settings)} == {
+    assert {(each.job, each.instance) for each in scrape_targets(settings)} == {
         (job, instance) for job, instance in asked if job != "tidegate-monitor"
     }
 
@@ -98,7 +98,7 @@ def test_a_pipeline_without_a_canary_and_without_agents_is_calm() -> None:
     told: dict[Any, float] = {**started, ("tidegate_kafka_reachable", ()): 1.0}
     for now in range(1_000_000, 1_001_200, 10):
         history.add(now, "tidegate-monitor", Scrape(now, told))
-        for target in targets_of(settings):
+        for target in scrape_targets(settings):
             # Only these two are run.
             history.add(now, target.job, Scrape(now, started) if target.job[9:] in ("gateway", "stream") else None)
         found = evaluator.step(history, now)

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from ingest.contract.errors import RetryableError
-from streaming.batches import Batches
+from streaming.batches import BatchRunner
 
 ROWS: Any = None
 
 
-class Scripted(Batches):
+class Scripted(BatchRunner):
     """Notes the batches; `hold` keeps one in hand until it is set."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakehouse.create import create_table
 from lakehouse.tables import READINGS
-from streaming.conflicts import COMPARED_COLUMNS, Contents, make_lookup
+from streaming.conflicts import COMPARED_COLUMNS, DuplicateComparator, make_lookup
 
 CLAIMED = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -58,7 +58,7 @@ def rows(*each: dict[str, Any]) -> pa.Table:
 
 
 def refused(
-    contents: Contents, *each: dict[str, Any], kept: int = 0, replayed: bool = False
+    contents: DuplicateComparator, *each: dict[str, Any], kept: int = 0, replayed: bool = False
 ) -> tuple[list[dict[str, Any]], int]:
     """All rows but the first `kept` are copies, each the first reading of its record."""
     batch = rows(*each)
@@ -73,7 +73,7 @@ def kinds(found: tuple[list[dict[str, Any]], int]) -> tuple[list[tuple[int, str]
 
 def test_a_replay_that_the_table_holds_under_another_identity_needs_no_comparison() -> None:
     """A mapping that names an identity since then must not make a dead letter of each retained message."""
-    contents = Contents(lambda copies: [rows(row(1, None))])
+    contents = DuplicateComparator(lambda copies: [rows(row(1, None))])
     replay = row(2, "id:7", payload_hash=5)
     assert kinds(refused(contents, replay, replayed=True)) == ([], 0)
     assert kinds(refused(contents, replay)) == ([(2, "unchecked_duplicate")], 1)
@@ -92,14 +92,14 @@ def test_a_replay_that_the_table_holds_under_another_identity_needs_no_compariso
     ],
 )
 def test_value_text_unit_and_claimed_time_are_the_content(change: dict[str, Any], conflict: bool) -> None:
-    contents = Contents()
+    contents = DuplicateComparator()
     contents.remember(rows(row(1)))
     found, unchecked = refused(contents, row(9, **change))
     assert ([each["offset"] for each in found], unchecked) == ([9] if conflict else [], 0)
 
 
 def test_a_time_made_of_a_relative_one_is_no_content() -> None:
-    contents = Contents()
+    contents = DuplicateComparator()
     contents.remember(rows(row(1, flags=["relative_time"])))
     assert refused(contents, row(9, flags=["relative_time"], device_time=CLAIMED + timedelta(hours=1))) == ([], 0)
 
@@ -122,7 +122,7 @@ def test_a_reused_identity_with_the_same_content_is_refused(
     change: dict[str, Any], minutes: int, is_refused: bool
 ) -> None:
     """F23: a redelivery comes within minutes. What waited, or has a time of its own, is the same reading at any time."""
-    contents = Contents()
+    contents = DuplicateComparator()
     first = row(1, device_time=None, payload_hash=7)
     contents.remember(rows(first | {key: change[key] for key in change.keys() & {"message_id", "device_time"}}))
     again = row(
@@ -138,7 +138,7 @@ def test_a_reused_identity_with_the_same_content_is_refused(
 
 
 def test_within_a_batch_the_first_is_what_counts() -> None:
-    found, unchecked = refused(Contents(), row(1), row(2, value=7.0), row(3), kept=1)
+    found, unchecked = refused(DuplicateComparator(), row(1), row(2, value=7.0), row(3), kept=1)
     assert unchecked == 0
     (letter,) = found
     assert (letter["offset"], letter["path"], letter["got"], letter["partial"]) == (
@@ -151,7 +151,7 @@ def test_within_a_batch_the_first_is_what_counts() -> None:
 
 
 def test_a_record_of_many_contradictions_is_one_letter_of_bounded_length() -> None:
-    contents = Contents()
+    contents = DuplicateComparator()
     names = [f"{i:03}{'m' * 200}" for i in range(50)]
     contents.remember(rows(*(row(1, metric=name) for name in names)))
     found, _ = refused(contents, *(row(9, metric=name, value=None, text="x" * 5000) for name in names))
@@ -180,7 +180,7 @@ def test_what_is_not_remembered_is_looked_up_for_a_bounded_share_of_the_time() -
     asked: list[int] = []
     clock = Clock()
     old, older = row(1, "bs:1:7"), row(2, "bs:1:8")
-    contents = Contents(lookup_of(rows(old), asked, clock), clock=clock)
+    contents = DuplicateComparator(lookup_of(rows(old), asked, clock), clock=clock)
     assert [each["offset"] for each in refused(contents, row(9, "bs:1:7", value=7.0))[0]] == [9]
     # Remembered from the look-up: no second one. There is no time left for another identity: refused, not dropped.
     assert [each["offset"] for each in refused(contents, row(10, "bs:1:7", value=7.0))[0]] == [10]
@@ -200,12 +200,12 @@ def test_a_copy_of_a_corrected_row_is_compared_by_its_payload(
 ) -> None:
     clock = Clock()
     corrected = row(1, value=68.0, flags=["corrected"], payload_hash=stored)
-    contents = Contents(lookup_of(rows(corrected), [], clock), clock=clock)
+    contents = DuplicateComparator(lookup_of(rows(corrected), [], clock), clock=clock)
     assert kinds(refused(contents, row(9, payload_hash=sent)))[0] == ([(9, reason)] if reason else [])
 
 
 def test_the_same_payload_is_the_same_whatever_decoded_it() -> None:
-    contents = Contents()
+    contents = DuplicateComparator()
     contents.remember(rows(row(1, payload_hash=-7)))
     converted = {"value": 68.0, "unit": "F", "device_time": CLAIMED + timedelta(hours=1)}
     assert refused(contents, row(8, payload_hash=-7, **converted)) == ([], 0)
@@ -216,14 +216,16 @@ def test_the_same_payload_is_the_same_whatever_decoded_it() -> None:
 
 def test_two_readings_of_one_message_under_one_identity_are_compared_by_value() -> None:
     """Their payload is one, so it says nothing."""
-    found = refused(Contents(), row(1, payload_hash=7), row(1, value=7.0, payload_hash=7), kept=1)
+    found = refused(DuplicateComparator(), row(1, payload_hash=7), row(1, value=7.0, payload_hash=7), kept=1)
     assert kinds(found) == ([(1, "conflicting_duplicate")], 0)
-    found = refused(Contents(), row(1, payload_hash=7), row(2, value=7.0, payload_hash=7, message_number=1), kept=1)
+    found = refused(
+        DuplicateComparator(), row(1, payload_hash=7), row(2, value=7.0, payload_hash=7, message_number=1), kept=1
+    )
     assert kinds(found) == ([(2, "conflicting_duplicate")], 0)
 
 
 def test_a_record_with_both_kinds_of_copies_is_one_conflict() -> None:
-    contents = Contents()
+    contents = DuplicateComparator()
     contents.remember(rows(row(1)))
     (letter,), unchecked = refused(contents, row(9, value=7.0), row(9, metric="u"))
     assert (letter["reason"], letter["got"], unchecked) == ("conflicting_duplicate", "t = 7 C", 1)
@@ -245,7 +247,7 @@ def test_every_copy_is_equal_conflicting_or_unchecked(data: st.DataObject) -> No
         each | {"offset": 10 + n, "message_number": 10 + n, "flags": []}
         for n, each in enumerate(data.draw(st.lists(sent, min_size=1)))
     ]
-    contents = Contents((lambda missing: [rows(*stored.values())]) if findable else None)
+    contents = DuplicateComparator((lambda missing: [rows(*stored.values())]) if findable else None)
     letters, unchecked = refused(contents, *copies)
     found = {letter["offset"]: letter["reason"] for letter in letters}
     assert unchecked == sum(reason == "unchecked_duplicate" for reason in found.values())
@@ -282,14 +284,14 @@ def test_a_look_up_reads_the_likely_file_first_and_then_every_file_of_the_device
     pieces = iter(make_lookup(str(tmp_path))(rows(at(4))))
     assert next(pieces).num_rows == 1, "the file with that event time"
     assert [piece.num_rows for piece in pieces] == [0, 0, 0, 0, 1, 0, 0, 0, 0], "and each that may have the device"
-    contents = Contents(make_lookup(str(tmp_path)))
+    contents = DuplicateComparator(make_lookup(str(tmp_path)))
     moved = at(7) | {"event_time": CLAIMED - timedelta(days=30), "value": 7.0, "offset": 99}
     assert kinds(refused(contents, moved, at(3))) == ([(99, "conflicting_duplicate")], 0)
 
 
 def test_what_is_remembered_is_bounded_and_the_newest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.conflicts.REMEMBERED_ROWS", 100)
-    contents = Contents()
+    contents = DuplicateComparator()
     for start in range(0, 300, 30):
         contents.remember(rows(*(row(i, f"bs:1:{i}") for i in range(start, start + 30))))
     assert contents.remembered <= 100

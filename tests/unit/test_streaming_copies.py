@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.tables import DUPLICATES
-from streaming.copies import COPIED_COLUMNS, duplicate_rows, without_landed
+from streaming.copies import COPIED_COLUMNS, drop_landed_records, duplicate_rows
 
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 Row = tuple[str, int, int]
@@ -59,7 +59,9 @@ def test_each_record_that_loses_readings_is_counted_once(messages: list[tuple[st
     left = {row[2] for place, row in enumerate(rows) if place + 1 not in numbers}
     wanted = [(offset, lost.count(offset), offset not in left) for offset in sorted(set(lost))]
     assert found(rows, numbers) == wanted
-    noted = without_landed(duplicate_rows(written(rows), copies_of(numbers), AT), "r", [("r", 0, end), ("o", 0, 99)])
+    noted = drop_landed_records(
+        duplicate_rows(written(rows), copies_of(numbers), AT), "r", [("r", 0, end), ("o", 0, 99)]
+    )
     assert noted["offset"].to_pylist() == [offset for offset, *_ in wanted if offset >= end]
 
 

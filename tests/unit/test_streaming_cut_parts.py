@@ -16,7 +16,7 @@ from ingest.record_names import RecordName
 from lakehouse.create import create_table
 from lakehouse.paths import table_uri
 from lakehouse.tables import DUPLICATES, READINGS
-from streaming.losses import Lost
+from streaming.losses import LostRecords
 from streaming.marking import LastNames
 from streaming.offsets import Mark, newest_of, next_era, parse_mark
 from streaming.stored_times import stored_times
@@ -117,7 +117,7 @@ def test_a_clock_of_kafka_that_was_set_back_with_the_cut_moves_no_edge(back: int
         tables.land(20)
     tables.log.cut(0, 30, clock_back=back)
     tables.log.append(0, 100)
-    assert tables.start() == [Lost(TOPIC, 0, 100, 70)]
+    assert tables.start() == [LostRecords(TOPIC, 0, 100, 70)]
 
 
 def test_a_name_that_came_too_late_is_made_up_for_by_a_row() -> None:
@@ -131,7 +131,7 @@ def test_a_name_that_came_too_late_is_made_up_for_by_a_row() -> None:
     assert tables.start() == []
     tables.log.cut(0, 15)
     tables.log.append(0, 30)
-    assert tables.start() == [Lost(TOPIC, 0, 20, 15)]
+    assert tables.start() == [LostRecords(TOPIC, 0, 20, 15)]
 
 
 def test_a_new_leader_after_a_name_that_came_too_late_has_the_rows_compared() -> None:
@@ -155,7 +155,7 @@ def test_a_plan_of_a_former_topic_is_refused_and_not_run() -> None:
     tables.land(6, killed_after="readings")
     tables.log.remake()
     tables.log.append(0, 3)
-    assert tables.start() == [Lost(TOPIC, 1, 6, 0)]
+    assert tables.start() == [LostRecords(TOPIC, 1, 6, 0)]
 
 
 def test_the_newest_mark_does_not_depend_on_a_clock() -> None:

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.create import create_table
 from lakehouse.tables import READINGS
-from streaming.dedupe import KEY_COLUMNS, Seen
+from streaming.dedupe import KEY_COLUMNS, DedupIndex
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -40,30 +40,30 @@ def rows(*each: Any) -> pa.Table:
     return pa.Table.from_pylist(list(each), schema=SCHEMA).select(KEY_COLUMNS)
 
 
-def dropped(seen: Seen, table: pa.Table) -> list[tuple[int, int]]:
+def dropped(seen: DedupIndex, table: pa.Table) -> list[tuple[int, int]]:
     found = seen.duplicates(table).to_pylist()
     return sorted((each["offset"], each["position"]) for each in found)
 
 
 def test_a_redelivered_message_is_dropped_and_its_neighbours_stay() -> None:
-    seen = Seen()
+    seen = DedupIndex()
     seen.add(rows(row(1, seq=1), row(2, seq=2), row(3, seq=4)), NOW)
     assert dropped(seen, rows(row(9, seq=2), row(10, seq=3), row(11, seq=4), row(12, seq=5))) == [(9, 0), (11, 0)]
 
 
 def test_a_metric_that_was_not_stored_is_not_lost_with_a_redelivery() -> None:
-    seen = Seen()
+    seen = DedupIndex()
     seen.add(rows(row(1, seq=1, metric="t")), NOW)
     assert dropped(seen, rows(row(9, seq=1, metric="t"), row(9, seq=1, metric="humidity"))) == [(9, 0)]
 
 
 def test_copies_within_a_batch_are_dropped_but_for_the_first() -> None:
     batch = rows(row(1, seq=1), row(1, seq=1, metric="h"), row(2, seq=1), row(2, seq=1, metric="h"), row(3, seq=2))
-    assert dropped(Seen(), batch) == [(2, 0), (2, 1)]
+    assert dropped(DedupIndex(), batch) == [(2, 0), (2, 1)]
 
 
 def test_rows_without_identity_are_never_dropped() -> None:
-    seen = Seen()
+    seen = DedupIndex()
     batch = rows(row(1), row(2), row(2))
     assert dropped(seen, batch) == []
     seen.add(batch, NOW)
@@ -72,7 +72,7 @@ def test_rows_without_identity_are_never_dropped() -> None:
 
 
 def test_other_identities_are_compared_whole() -> None:
-    seen = Seen()
+    seen = DedupIndex()
     seen.add(rows(row(1, message_id="mp:a"), row(2, message_id="rt:b")), NOW)
     assert dropped(seen, rows(row(3, message_id="mp:a"), row(4, message_id="mp:b"), row(5, message_id="rt:b"))) == [
         (3, 0),
@@ -81,7 +81,7 @@ def test_other_identities_are_compared_whole() -> None:
 
 
 def test_the_same_number_of_another_device_boot_or_index_is_no_copy() -> None:
-    seen = Seen()
+    seen = DedupIndex()
     seen.add(rows(row(1, seq=1)), NOW)
     other_boot = row(3, seq=1) | {"message_id": "bs:8:1", "boot": 8}
     assert dropped(seen, rows(row(2, seq=1, device="e"), other_boot, row(4, seq=1, index=1))) == []
@@ -89,7 +89,7 @@ def test_the_same_number_of_another_device_boot_or_index_is_no_copy() -> None:
 
 def test_a_numbered_device_needs_one_range_however_long_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 4)
-    seen = Seen()
+    seen = DedupIndex()
     for batch in range(8):
         seen.add(rows(*(row(100 * batch + i, seq=10 * batch + i) for i in range(10))), NOW)
     assert seen.range_count <= 11, "one, and the rows since the last fold"
@@ -98,7 +98,7 @@ def test_a_numbered_device_needs_one_range_however_long_it_runs(monkeypatch: pyt
 
 def test_gaps_stay_open_until_they_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 1)
-    seen = Seen()
+    seen = DedupIndex()
     seen.add(rows(row(1, seq=1), row(2, seq=3)), NOW)
     assert seen.range_count == 2
     seen.add(rows(row(3, seq=2)), NOW)
@@ -109,7 +109,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 1)
     monkeypatch.setattr("streaming.dedupe.FOLD_ROWS", 0)
     monkeypatch.setattr("streaming.dedupe.RANGES_LIMIT", 5)
-    seen = Seen()
+    seen = DedupIndex()
     for i in range(20):
         seen.add(rows(row(i, seq=2 * i)), datetime.fromtimestamp(1_800_000_000 + i, UTC))
     # Up to a quarter more: what is new is folded in when it is worth the work.
@@ -134,7 +134,7 @@ def test_a_damaged_snapshot_is_built_anew(tmp_path: Path) -> None:
 
 def test_the_largest_number_there_is_folds_without_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 1)
-    seen = Seen()
+    seen = DedupIndex()
     for offset in (1, 2):
         seen.add(rows(row(offset, seq=2**63 - 1)), NOW)
     assert seen.range_count == 1
@@ -151,7 +151,7 @@ def test_a_snapshot_of_an_older_version_is_read(tmp_path: Path) -> None:
     table_id = str(DeltaTable(str(tmp_path / "readings")).metadata().id)
     notes = {"version": "1", "table": table_id, "since_us": str(int(datetime.now(UTC).timestamp() * 1e6))}
     pq.write_table(table.replace_schema_metadata(notes), tmp_path / "seen.parquet")
-    seen = Seen(tmp_path / "seen.parquet")
+    seen = DedupIndex(tmp_path / "seen.parquet")
     seen.load(str(tmp_path), horizon_days=8)
     batch = rows(row(1, seq=4), row(2, seq=50), row(3, message_id="mp:a"), row(4, seq=91), row(5, seq=50, device="e"))
     assert dropped(seen, batch) == [(2, 0), (3, 0)]
@@ -177,12 +177,12 @@ def test_after_a_restart_the_newest_identities_are_the_last_to_be_forgotten(
     monkeypatch.setattr("streaming.dedupe.RANGES_LIMIT", 10)
     snapshot = tmp_path / "seen.parquet"
     stored(tmp_path, range(0))
-    first = Seen(snapshot)
+    first = DedupIndex(snapshot)
     first.load(str(tmp_path), horizon_days=8)
     first.add(rows(*(row(i, message_id=f"mp:old{i}") for i in range(10))), NOW)
     first.save(datetime.now(UTC))
     stored(tmp_path, range(5))
-    second = Seen(snapshot)
+    second = DedupIndex(snapshot)
     second.load(str(tmp_path), horizon_days=8)
     assert len(dropped(second, rows(*(row(90 + i, message_id=f"mp:{i}") for i in range(5))))) == 5
 
@@ -192,7 +192,7 @@ def test_a_redelivery_a_month_late_is_dropped_for_numbered_messages_across_resta
     snapshot = tmp_path / "seen.parquet"
     stored(tmp_path, range(0))
     month_ago = datetime.now(UTC) - timedelta(days=31)
-    first = Seen(snapshot)
+    first = DedupIndex(snapshot)
     first.load(str(tmp_path), horizon_days=8)
     for start in range(0, 1000, 100):
         first.add(
@@ -200,12 +200,12 @@ def test_a_redelivery_a_month_late_is_dropped_for_numbered_messages_across_resta
         )
     first.save(month_ago)
     for day in range(31, 0, -10):
-        again = Seen(snapshot)
+        again = DedupIndex(snapshot)
         again.load(str(tmp_path), horizon_days=8)
         landed_at = datetime.now(UTC) - timedelta(days=day)
         again.add(rows(*(row(9000 + day, seq=2000 + day, metric=metric) for metric in "th")), landed_at)
         again.save(landed_at)
-    late = Seen(snapshot)
+    late = DedupIndex(snapshot)
     late.load(str(tmp_path), horizon_days=8)
     assert late.range_count == 10, "a range of 1000 numbers and 4 single ones, of two metrics"
     batch = rows(row(1, seq=0), row(2, seq=999, metric="h"), row(3, seq=1000), row(4, seq=2021))

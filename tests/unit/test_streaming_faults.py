@@ -3,7 +3,7 @@
 import pytest
 
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
-from streaming.faults import classify
+from streaming.faults import classify_query_failure
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from streaming.faults import classify
     ],
 )
 def test_a_fault_is_one_sentence_of_the_right_kind(text: str, kind: type[Exception], says: str) -> None:
-    found = classify(RuntimeError(text), bootstrap_servers="k:1", log="/l")
+    found = classify_query_failure(RuntimeError(text), bootstrap_servers="k:1", log="/l")
     assert type(found) is kind
     assert says in str(found)
     assert "\n" not in str(found)
@@ -29,4 +29,4 @@ def test_a_fault_is_one_sentence_of_the_right_kind(text: str, kind: type[Excepti
 
 def test_our_own_errors_pass_through() -> None:
     error = ConfigError("x")
-    assert classify(error, bootstrap_servers="k:1", log="/l") is error
+    assert classify_query_failure(error, bootstrap_servers="k:1", log="/l") is error

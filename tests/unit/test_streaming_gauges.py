@@ -10,7 +10,7 @@ from lakehouse.derived import ALL_TABLES
 from lakehouse.maintenance import TableState
 from monitoring.metrics.stream import StreamMetrics
 from streaming.maintain import gauges
-from streaming.maintain.gauges import Gauges
+from streaming.maintain.gauges import MaintenanceGauges
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def registry() -> CollectorRegistry:
 
 
 @pytest.fixture
-def made(registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> Gauges:
+def made(registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch) -> MaintenanceGauges:
     monkeypatch.setattr(gauges, "time", SimpleNamespace(time=iter(range(1000, 2000)).__next__))
-    return Gauges(StreamMetrics(registry, query="land", tables=ALL_TABLES, topics=("a", "b")))
+    return MaintenanceGauges(StreamMetrics(registry, query="land", tables=ALL_TABLES, topics=("a", "b")))
 
 
 def told(registry: CollectorRegistry, metric: str) -> dict[str, float]:
@@ -36,7 +36,7 @@ def told(registry: CollectorRegistry, metric: str) -> dict[str, float]:
 MAINTAINED = "tidegate_table_maintained_timestamp_seconds"
 
 
-def test_the_clock_of_a_table_runs_from_its_first_pass_on(made: Gauges, registry: CollectorRegistry) -> None:
+def test_the_clock_of_a_table_runs_from_its_first_pass_on(made: MaintenanceGauges, registry: CollectorRegistry) -> None:
     made.keep(["readings"])
     made.keep(["readings", "hot"])
     assert told(registry, MAINTAINED) == {"readings": 1000, "hot": 1001}
@@ -45,7 +45,7 @@ def test_the_clock_of_a_table_runs_from_its_first_pass_on(made: Gauges, registry
     assert told(registry, MAINTAINED) == {"readings": 1000, "hot": 1002}
 
 
-def test_a_table_that_was_dropped_waits_for_nothing(made: Gauges, registry: CollectorRegistry) -> None:
+def test_a_table_that_was_dropped_waits_for_nothing(made: MaintenanceGauges, registry: CollectorRegistry) -> None:
     made.keep(["readings"])
     made.keep(["readings", "hot"])
     made.table(TableState("hot", "id", 7, (), pa.table({"size_bytes": [1, 2, 3]}), 0.1))

@@ -7,10 +7,10 @@ from typing import Any
 from lakehouse.create import create_table
 from lakehouse.derived import LEDGER
 from lakehouse.tables import DEAD_LETTERS, READINGS
-from streaming.derive.arrivals import Arrivals
+from streaming.derive.arrivals import SharedArrivals
 from streaming.derive.ledger import LedgerDerivation
 from streaming.history.erase import _derive
-from streaming.history.receipt import Receipt
+from streaming.history.receipt import ErasureReceipt
 
 
 def test_tables_that_are_merely_not_due_are_not_up_to_date(tmp_path: Path) -> None:
@@ -18,7 +18,7 @@ def test_tables_that_are_merely_not_due_are_not_up_to_date(tmp_path: Path) -> No
         create_table(str(tmp_path), table, log_retention_hours=24)
     nothing: Any = None
     writer: Any = SimpleNamespace(root=str(tmp_path), beside={})
-    arrivals = Arrivals(nothing, writer.root, every_seconds=3600)
+    arrivals = SharedArrivals(nothing, writer.root, every_seconds=3600)
     LedgerDerivation(writer, arrivals)
     passes: list[bool] = []
 
@@ -30,10 +30,10 @@ def test_tables_that_are_merely_not_due_are_not_up_to_date(tmp_path: Path) -> No
     writer.beside["derive"] = run_pass
     run_pass()
     run_pass()
-    assert _derive(writer, Receipt(writer.root, "1")) == "up to date"
+    assert _derive(writer, ErasureReceipt(writer.root, "1")) == "up to date"
     assert passes == [True, False, True]
 
 
 def test_passes_of_others_are_due_when_they_say_so(tmp_path: Path) -> None:
     writer: Any = SimpleNamespace(root=str(tmp_path), beside={"derive": lambda: False})
-    assert _derive(writer, Receipt(writer.root, "1")) == "up to date"
+    assert _derive(writer, ErasureReceipt(writer.root, "1")) == "up to date"

@@ -21,19 +21,19 @@ from hypothesis import strategies as st
 from lakehouse.commit_metadata import CommitMetadata, encode_metadata
 from lakehouse.create import create_table
 from lakehouse.derived import LATEST
-from lakehouse.requests import DONE, Request, run_pending, submit
+from lakehouse.requests import DONE, Request, run_pending, submit_request
 from lakehouse.tables import DEAD_LETTERS, READINGS
-from streaming.derive.arrivals import erased_by, hash_of
+from streaming.derive.arrivals import erased_device_hash, request_device_hash
 from streaming.derive.rollups_news import _named_range
-from streaming.derive.windows import Range
+from streaming.derive.windows import ChangedRange
 from streaming.history.forgetting import erasure_waits
-from streaming.history.naming import Names
-from streaming.history.receipt import SPARE_SECONDS, Receipt, table_forgets
+from streaming.history.naming import DeviceNames
+from streaming.history.receipt import SPARE_SECONDS, ErasureReceipt, table_forgets
 from streaming.history.traces import forget_traces
 from streaming.maintain.copies import drop_old_copies
 from streaming.maintain.holds import LONGEST_SECONDS
 from streaming.offsets import parse_mark
-from streaming.sql.sent import Left, SentFile
+from streaming.sql.sent import SentFile, UnmatchedRecords
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 GONE = "patient-B"
@@ -53,7 +53,7 @@ GONE = "patient-B"
     ],
 )  # fmt: skip
 def test_an_id_is_found_in_a_payload(content: bytes) -> None:
-    assert Names(GONE).in_bytes(content)
+    assert DeviceNames(GONE).in_bytes(content)
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_an_id_is_found_in_a_payload(content: bytes) -> None:
     ],
 )
 def test_another_id_is_not_found(content: bytes | None) -> None:
-    assert not Names(GONE).in_bytes(content)
+    assert not DeviceNames(GONE).in_bytes(content)
 
 
 @pytest.mark.parametrize("device", ["1", "7", "t", "ab"])
 def test_a_very_short_id_is_no_number_and_no_word(device: str) -> None:
-    names = Names(device)
+    names = DeviceNames(device)
     assert not names.in_bytes(b'{"ts": 1, "values": [7, 1], "x": "t ab"} 1 7 t ab')
     for text in (f'{{"{device}": 5}}', f"v1/{device}/temp", f"v1/{device}", device, f'{{\\"id\\": \\"{device}\\"}}'):
         assert names.in_text(text), text
@@ -84,7 +84,7 @@ def test_a_very_short_id_is_no_number_and_no_word(device: str) -> None:
 @given(device=st.text(min_size=1, max_size=12), ascii_only=st.booleans())
 def test_any_id_is_found_as_json_writes_it(device: str, ascii_only: bool) -> None:
     written = json.dumps({device: 1}, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
-    names = Names(device)
+    names = DeviceNames(device)
     assert names.in_bytes(written)
     assert names.in_bytes(written.replace(b"/", b"\\/"))
     assert names.in_row({"payload": [{"path": device}]})
@@ -94,24 +94,26 @@ def test_any_id_is_found_as_json_writes_it(device: str, ascii_only: bool) -> Non
 
 
 def test_an_id_is_replaced_in_texts_of_any_depth(tmp_path: Path) -> None:
-    hidden = Names(GONE).hidden({"reason": f"of {GONE}.", "rows": [{GONE: 1}], "other": "patient-B2"})
+    hidden = DeviceNames(GONE).hidden({"reason": f"of {GONE}.", "rows": [{GONE: 1}], "other": "patient-B2"})
     assert GONE not in json.dumps(hidden).replace("patient-B2", "")
     assert (hidden["rows"][0].popitem()[0][:7], hidden["other"]) == ("sha256:", "patient-B2")
     file = tmp_path / "a.parquet"
     pq.write_table(pa.table({"device": ["x", GONE], "payload": [b"1", b"2"]}), file, compression="zstd")
-    assert Names(GONE).in_file(file)
-    assert not Names("patient-C").in_file(file)
+    assert DeviceNames(GONE).in_file(file)
+    assert not DeviceNames("patient-C").in_file(file)
     file.write_bytes(b"PAR1 torn")
-    assert Names("patient-C").in_file(file), "nobody can tell"
+    assert DeviceNames("patient-C").in_file(file), "nobody can tell"
 
 
 def test_a_private_request_is_named_by_its_hash_alone(tmp_path: Path) -> None:
     request = Request("erase", {"device": GONE}, reason=f"{GONE} asked", private=True)
     mark = encode_metadata({"request": request.mark()})
     assert GONE not in mark
-    assert erased_by(CommitMetadata.parse(mark)) == hash_of(GONE)
-    assert _named_range(request.mark()["arguments"]) == Range(hash_of(GONE), -(2**60), 2**60, hashed=True)
-    submit(str(tmp_path), request)
+    assert erased_device_hash(CommitMetadata.parse(mark)) == request_device_hash(GONE)
+    assert _named_range(request.mark()["arguments"]) == ChangedRange(
+        request_device_hash(GONE), -(2**60), 2**60, hashed=True
+    )
+    submit_request(str(tmp_path), request)
 
     def crash(_: Request) -> dict[str, Any]:
         message = f"cannot read {GONE}"
@@ -138,7 +140,7 @@ def test_an_erasure_waits_until_its_log_is_gone(tmp_path: Path) -> None:
     root = str(tmp_path)
     create_table(root, READINGS, log_retention_hours=24)
     assert not erasure_waits(root, "readings")
-    receipt = Receipt(root, "1")
+    receipt = ErasureReceipt(root, "1")
     receipt.tables["readings"] = {"checkpoint": 1}
     receipt.save(state="done")
     assert erasure_waits(root, "readings")
@@ -185,9 +187,15 @@ def test_what_a_stream_compares_with_its_topic_forgets_a_device(tmp_path: Path) 
         {("k", json.dumps({"device": device})): 2, (device, None): 1, ("k", '{"device":"patient-C"}'): 3}
     )
     kept = SentFile(str(tmp_path), "s", "i")
-    kept.write(7, newest=8, until={"a": {0: 5}}, before=Left(records, {0: 1}), after=Left(Counter(), {0: 2}))
+    kept.write(
+        7,
+        newest=8,
+        until={"a": {0: 5}},
+        before=UnmatchedRecords(records, {0: 1}),
+        after=UnmatchedRecords(Counter(), {0: 2}),
+    )
     assert forget_traces(writer, device)["sent_records_forgotten"] == 2
-    left = (Left(Counter({("k", '{"device":"patient-C"}'): 3}), {0: 1}), 8, {"a": {0: 5}})
+    left = (UnmatchedRecords(Counter({("k", '{"device":"patient-C"}'): 3}), {0: 1}), 8, {"a": {0: 5}})
     assert kept.read(7) == left
     assert "sent_records_forgotten" not in forget_traces(writer, device)
 

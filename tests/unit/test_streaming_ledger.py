@@ -18,22 +18,29 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from ingest.contract.outcome import Count, OutcomeRecord
-from lakehouse.changes import Change, DataFile
+from lakehouse.changes import DataFile, VersionChange
 from lakehouse.commit_metadata import CommitMetadata
 from lakehouse.create import create_table
 from lakehouse.derived import LATEST, LEDGER
 from lakehouse.tables import DEAD_LETTERS, DUPLICATES, READINGS
 from monitoring.metrics.stream import StreamMetrics
 from streaming.derive import devices, ledger
-from streaming.derive.arrivals import Arrivals, Log, News, erased_by, hash_of, news_of
+from streaming.derive.arrivals import (
+    SharedArrivals,
+    TableChangeReader,
+    TableChanges,
+    collect_changes,
+    erased_device_hash,
+    request_device_hash,
+)
 from streaming.derive.devices import DevicesDerivation
 from streaming.derive.ledger import LedgerDerivation
-from streaming.derive.ledger_cursor import LedgerCursor, reaches
+from streaming.derive.ledger_cursor import LedgerCursor, has_landed_up_to
 from streaming.derive.ledger_epochs import KEPT_EPOCHS, forgotten_before, holes_after, later_numbers, newest_epochs
 from streaming.derive.ledger_facts import Settling
 from streaming.derive.ledger_files import HOT_ROWS, cuts_of, minutes_in
-from streaming.derive.outcomes import OUTCOME_SCHEMA, Counted
-from streaming.derive.own import OwnTable
+from streaming.derive.outcomes import OUTCOME_SCHEMA, OutcomeSums
+from streaming.derive.own import DerivedTable
 from streaming.offsets import Mark
 from streaming.settings import StreamSettings
 from streaming.source import LandedTopics
@@ -43,12 +50,12 @@ def asked(kind: str, **arguments: Any) -> str:
     return json.dumps({"request": {"kind": kind, "arguments": arguments}})
 
 
-def landed(version: int, *paths: str) -> Change:
-    return Change(version, tuple(DataFile(path) for path in paths), (), '{"app": "a"}')
+def landed(version: int, *paths: str) -> VersionChange:
+    return VersionChange(version, tuple(DataFile(path) for path in paths), (), '{"app": "a"}')
 
 
-def changed(version: int, metadata: str | None, *, added: bool = True) -> Change:
-    return Change(version, (DataFile("new"),) if added else (), (DataFile("old"),), metadata)
+def changed(version: int, metadata: str | None, *, added: bool = True) -> VersionChange:
+    return VersionChange(version, (DataFile("new"),) if added else (), (DataFile("old"),), metadata)
 
 
 def paths(groups: list[tuple[list[DataFile], frozenset[str]]]) -> list[tuple[list[str], frozenset[str]]]:
@@ -56,50 +63,52 @@ def paths(groups: list[tuple[list[DataFile], frozenset[str]]]) -> list[tuple[lis
 
 
 def test_landed_files_are_news_and_rearranged_or_expired_rows_are_not() -> None:
-    rearranged = Change(6, (), (), None)
+    rearranged = VersionChange(6, (), (), None)
     expired = changed(7, '{"retention": 90}', added=False)
-    news = news_of([landed(5, "a"), rearranged, expired, landed(8, "b", "c")], 4)
+    news = collect_changes([landed(5, "a"), rearranged, expired, landed(8, "b", "c")], 4)
     assert news is not None
     assert (news.upto, paths(news.groups)) == (8, [(["a", "b", "c"], frozenset())])
     assert not news.is_empty
-    empty = news_of([rearranged, expired], 5)
+    empty = collect_changes([rearranged, expired], 5)
     assert empty is not None
     assert (empty.upto, empty.is_empty) == (7, True)
 
 
 def test_rows_are_left_out_only_where_they_landed_before_their_device_was_erased() -> None:
     erasure = changed(6, asked("erase", device="x"))
-    news = news_of(
+    news = collect_changes(
         [landed(5, "a"), erasure, landed(7, "b"), changed(8, asked("correct", device="y")), landed(9, "c")], 4
     )
     assert news is not None
-    assert paths(news.groups) == [(["a"], frozenset({hash_of("x")})), (["b", "c"], frozenset())]
-    assert (news.corrected, news.erased) == ({"y"}, {hash_of("x")})
+    assert paths(news.groups) == [(["a"], frozenset({request_device_hash("x")})), (["b", "c"], frozenset())]
+    assert (news.corrected, news.erased) == ({"y"}, {request_device_hash("x")})
 
 
 def test_a_device_that_must_not_be_named_is_known_by_its_hash() -> None:
-    for request in (asked("erase", device_sha256=hash_of("x")), asked("erase", device="x")):
-        assert erased_by(CommitMetadata.parse(request)) == hash_of("x")
+    for request in (asked("erase", device_sha256=request_device_hash("x")), asked("erase", device="x")):
+        assert erased_device_hash(CommitMetadata.parse(request)) == request_device_hash("x")
     for text in (asked("correct", device="x"), "{}", "[]", "", None, '{"request": 1}'):
-        assert erased_by(CommitMetadata.parse(text)) is None
+        assert erased_device_hash(CommitMetadata.parse(text)) is None
 
 
 def test_a_change_that_no_request_names_cannot_be_followed() -> None:
-    assert news_of([landed(5, "a"), changed(6, None)], 4) is None
+    assert collect_changes([landed(5, "a"), changed(6, None)], 4) is None
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Log:
+def log(tmp_path: Path) -> TableChangeReader:
     for number in range(4):
         marks = CommitProperties(custom_metadata={"userMetadata": Mark("a", number, {}, {"t": {0: number}}).encode()})
         table = pa.table({"device": [f"d{number}"], "date": ["2026-05-01"]})
         write_deltalake(
             str(tmp_path / "readings"), table, mode="append", partition_by=["date"], commit_properties=marks
         )
-    return Log(str(tmp_path), READINGS)
+    return TableChangeReader(str(tmp_path), READINGS)
 
 
-def test_a_log_is_followed_from_any_version_and_told_whole_where_it_expired(log: Log, tmp_path: Path) -> None:
+def test_a_log_is_followed_from_any_version_and_told_whole_where_it_expired(
+    log: TableChangeReader, tmp_path: Path
+) -> None:
     assert (log.version, log.news(3).is_empty) == (3, True)
     assert (len(log.news(1).files), log.news(1).whole) == (2, False)
     assert (len(log.news(None).files), log.news(None).whole) == (4, True)
@@ -111,15 +120,15 @@ def test_a_log_is_followed_from_any_version_and_told_whole_where_it_expired(log:
     DeltaTable(str(tmp_path / "readings")).create_checkpoint()
     for version in range(3):
         (tmp_path / "readings" / "_delta_log" / f"{version:020d}.json").unlink()
-    again = Log(str(tmp_path), READINGS)
+    again = TableChangeReader(str(tmp_path), READINGS)
     assert (len(again.news(0).files), again.news(0).whole) == (5, True)
     assert len(again.live_after(0)) == 5
     assert len(again.live_after(3)) == 1
 
 
-def test_a_pass_is_due_once_in_a_while_and_then_for_all(log: Log) -> None:
+def test_a_pass_is_due_once_in_a_while_and_then_for_all(log: TableChangeReader) -> None:
     nothing: Any = None
-    often, seldom = Arrivals(nothing, log.root), Arrivals(nothing, log.root, every_seconds=3600)
+    often, seldom = SharedArrivals(nothing, log.root), SharedArrivals(nothing, log.root, every_seconds=3600)
     for arrivals, again in ((often, True), (seldom, False)):
         assert [arrivals.begin(), arrivals.begin()] == [True, True]
         arrivals.release()
@@ -137,7 +146,7 @@ class Without(tuple[Any, frozenset[str]]):
 
 def test_no_source_brings_an_erased_device_back_to_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     """An erasure that is killed between two tables leaves the device in some of them."""
-    monkeypatch.setattr(devices, "without", lambda rows, hashes: Without((rows, frozenset(hashes))))
+    monkeypatch.setattr(devices, "drop_devices", lambda rows, hashes: Without((rows, frozenset(hashes))))
     monkeypatch.setattr(devices, "heard_messages", lambda *parts, count: parts)
     monkeypatch.setattr(devices, "device_rows", lambda *parts: parts)
     arrivals: Any = SimpleNamespace(
@@ -146,7 +155,9 @@ def test_no_source_brings_an_erased_device_back_to_devices(monkeypatch: pytest.M
     writer: Any = SimpleNamespace(root="", settings=SimpleNamespace(count_retained=False))
     derivation = DevicesDerivation(writer, arrivals)
     derivation._own.erased = {"own"}
-    rows: Any = derivation._rows(News(1, erased={"reading"}), News(1, erased={"letter"}), [DataFile("counts")])
+    rows: Any = derivation._rows(
+        TableChanges(1, erased={"reading"}), TableChanges(1, erased={"letter"}), [DataFile("counts")]
+    )
     gone = frozenset({"own", "reading", "letter"})
     assert rows[1:3] == (("rows", gone), (None, gone))
 
@@ -214,7 +225,7 @@ def test_a_shortened_topic_is_noted_at_once_so_that_what_comes_next_is_counted(
         settings=StreamSettings(checkpoint=str(tmp_path / "checkpoint")),
         metrics=StreamMetrics(CollectorRegistry(), query="land", tables=["ledger"], topics=["r"]),
     )  # fmt: skip
-    derivation = LedgerDerivation(writer, Arrivals(nothing, writer.root))
+    derivation = LedgerDerivation(writer, SharedArrivals(nothing, writer.root))
     derivation._own.refresh()
     derivation._own.cursor = cursor(topic="a").encode()
     committed: list[dict[str, Any]] = []
@@ -230,7 +241,7 @@ def test_a_shortened_topic_is_noted_at_once_so_that_what_comes_next_is_counted(
 
 def test_the_last_numbers_are_kept_by_the_order_in_which_their_epochs_were_heard() -> None:
     nothing: Any = None
-    upto = later_numbers({"g": {"7": 5, "9": 3}}, Counted(nothing, {"g": {"7": 4, "2": 1}, "h": {"1": 1}}))
+    upto = later_numbers({"g": {"7": 5, "9": 3}}, OutcomeSums(nothing, {"g": {"7": 4, "2": 1}, "h": {"1": 1}}))
     assert upto == {"g": {"9": 3, "2": 1, "7": 5}, "h": {"1": 1}}
     many = {"g": {str(n): n for n in range(100)}}
     assert next(iter(newest_epochs(many, many)["g"])) == "36"
@@ -279,7 +290,7 @@ def test_the_numbers_that_are_counted_are_known_in_any_order_of_the_outcomes(
     holes: dict[str, dict[str, list[list[int]]]] = {}
     counted: set[int] = set()
     for first, last in ranges[: chance.randint(1, len(ranges))]:
-        news = Counted(nothing, {"g": {"7": last}}, first={"g": {"7": first}})
+        news = OutcomeSums(nothing, {"g": {"7": last}}, first={"g": {"7": first}})
         upto, holes = later_numbers(upto, news), holes_after(holes, upto, news)
         counted |= set(range(first, last + 1))
         in_holes = {number for low, high in holes.get("g", {}).get("7", []) for number in range(low, high + 1)}
@@ -287,10 +298,10 @@ def test_the_numbers_that_are_counted_are_known_in_any_order_of_the_outcomes(
 
 
 def test_the_landing_has_come_to_an_end_only_in_every_partition() -> None:
-    assert reaches({}, {})
-    assert reaches({"a": {0: 5, 1: 2}}, {"a": {0: 5}})
-    assert not reaches({"a": {0: 5}}, {"a": {0: 5, 1: 1}})
-    assert reaches({}, {"a": {0: 0}})
+    assert has_landed_up_to({}, {})
+    assert has_landed_up_to({"a": {0: 5, 1: 2}}, {"a": {0: 5}})
+    assert not has_landed_up_to({"a": {0: 5}}, {"a": {0: 5, 1: 1}})
+    assert has_landed_up_to({}, {"a": {0: 0}})
 
 
 def test_the_schema_of_outcomes_is_that_of_the_contract() -> None:
@@ -303,7 +314,7 @@ def test_the_schema_of_outcomes_is_that_of_the_contract() -> None:
 def test_what_others_commit_to_a_table_of_ours_is_taken_in(tmp_path: Path) -> None:
     create_table(str(tmp_path), LATEST, log_retention_hours=24)
     writer: Any = SimpleNamespace(root=str(tmp_path))
-    own = OwnTable(writer, LATEST)
+    own = DerivedTable(writer, LATEST)
     own.refresh()
     assert (own.cursor, own.files, own.erased) == (None, {}, set())
     now = datetime(2026, 5, 1, tzinfo=UTC)
@@ -312,6 +323,6 @@ def test_what_others_commit_to_a_table_of_ours_is_taken_in(tmp_path: Path) -> No
     metadata = {"request": {"kind": "erase", "arguments": {"device": "x"}}, "derived": {"readings": 7}}
     marks = CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)})
     write_deltalake(str(tmp_path / "latest"), rows, mode="append", commit_properties=marks)
-    for each in (own, OwnTable(writer, LATEST)):
+    for each in (own, DerivedTable(writer, LATEST)):
         each.refresh()
-        assert (each.cursor, len(each.files), each.erased) == ({"readings": 7}, 1, {hash_of("x")})
+        assert (each.cursor, len(each.files), each.erased) == ({"readings": 7}, 1, {request_device_hash("x")})

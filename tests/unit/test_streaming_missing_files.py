@@ -13,10 +13,20 @@ from hypothesis import strategies as st
 
 from ingest.contract.errors import FatalError
 from streaming.checkpoint import LocalCheckpoint
-from streaming.offsets import Mark, Offsets, behind, beyond, largest, moved, newest_of, next_era, parse_mark
-from streaming.queries import begin_at, first_offsets, fitting
+from streaming.offsets import (
+    Mark,
+    Offsets,
+    behind,
+    beyond,
+    has_records,
+    largest_offsets,
+    newest_of,
+    next_era,
+    parse_mark,
+)
+from streaming.queries import choose_start_offsets, first_offsets, select_valid_marks
 from streaming.repair_checkpoint import checkpoint_findings, checkpoint_moves
-from streaming.vanished import Reached, replay_from, vanished
+from streaming.vanished import FinishedBatch, find_vanished_commits, replay_from
 
 Row = tuple[str, int, int]
 READINGS, LETTERS = "r", "d"
@@ -57,8 +67,8 @@ class Pipeline:
         except FatalError:
             return False
         newest, begun = newest_of(marks.values()), checkpoint.begun()
-        reached = Reached.of(checkpoint) if begun else None
-        if (begun or not self.replay) and vanished(newest, self.versions(), reached):
+        reached = FinishedBatch.of(checkpoint) if begun else None
+        if (begun or not self.replay) and find_vanished_commits(newest, self.versions(), reached):
             return False
         if not begun:
             following = first_offsets(marks.values(), self.replay)
@@ -71,9 +81,9 @@ class Pipeline:
                 for topic, parts in (mark.reach if mark else {}).items()
                 for part, end in parts.items()
             ]
-            for name, mark in fitting(marks, self.ends, {}).items()
+            for name, mark in select_valid_marks(marks, self.ends, {}).items()
         }
-        self.marked, self.promised = largest(*(mark.ends for mark in marks.values() if mark)), False
+        self.marked, self.promised = largest_offsets(*(mark.ends for mark in marks.values() if mark)), False
         return True
 
     def restart(self) -> None:
@@ -87,7 +97,7 @@ class Pipeline:
     def repair(self) -> bool:
         moves = [path for finding in checkpoint_findings(self.folder) for path in finding.moves]
         begun, newest = not moves and self.checkpoint.begun(), newest_of(self.newest().values())
-        gone = vanished(newest, self.versions(), Reached.of(self.checkpoint) if begun else None)
+        gone = find_vanished_commits(newest, self.versions(), FinishedBatch.of(self.checkpoint) if begun else None)
         for lost in gone if begun or not self.replay else ():
             history = [mark for name in TABLES for mark in self.marks(name)]
             for topic, parts in replay_from(lost, history, newest, self.checkpoint.starts(0)).items():
@@ -109,7 +119,7 @@ class Pipeline:
                 t: {p: min(starts.get(t, {}).get(p, 0) + most, end) for p, end in parts.items()}
                 for t, parts in self.ends.items()
             }
-            if not moved(starts, ends):
+            if not has_records(starts, ends):
                 return
             self._write(f"offsets/{number}", f"v1\n{{}}\n{json.dumps(ends)}")
         ends = checkpoint.ends(number)
@@ -126,7 +136,7 @@ class Pipeline:
             self._commit("letters", number, starts, ends, rows["letters"])
         if killed_after == "letters":
             return
-        if moved(self.marked, ends):
+        if has_records(self.marked, ends):
             self._commit("readings", number, starts, ends, [])
         self._write(f"commits/{number}", "v1\n{}")
 
@@ -147,7 +157,7 @@ class Pipeline:
         for name in ("offsets", "commits", "sources/0"):
             (self.folder / name).mkdir(parents=True)
         self._write("metadata", json.dumps({"id": f"app{self.apps}"}))
-        self._write("sources/0/0", f"\0v1\n{json.dumps(begin_at(following, oldest, []))}")
+        self._write("sources/0/0", f"\0v1\n{json.dumps(choose_start_offsets(following, oldest, []))}")
 
     def _write(self, name: str, text: str) -> None:
         (self.folder / name).write_text(text)
@@ -168,7 +178,7 @@ class Pipeline:
             self.app, batch, starts, ends, versions=self.versions(), follows=follows, beyond=further, era=self.era
         )
         self.commits[name].append((replace(parse_mark(mark.encode()) or mark, at_ms=self.time), rows))
-        self.marked, self.replay = largest(self.marked, ends), {}
+        self.marked, self.replay = largest_offsets(self.marked, ends), {}
 
 
 def wants(name: str, topic: str, offset: int) -> bool:
@@ -207,7 +217,7 @@ def test_whatever_newest_files_a_power_cut_takes_each_record_lands_once(
         for parts in pipeline.ends.values():
             parts.update({part: end + 3 for part, end in parts.items()})
         pipeline.restart()
-        while moved(pipeline.checkpoint.next_offsets() or {}, pipeline.ends):
+        while has_records(pipeline.checkpoint.next_offsets() or {}, pipeline.ends):
             pipeline.land(50)
         for name in TABLES:
             rows = [row for _, each in pipeline.commits[name] for row in each]

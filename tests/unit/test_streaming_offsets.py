@@ -8,9 +8,17 @@ import pytest
 from deltalake import CommitProperties, write_deltalake
 
 from ingest.contract.errors import FatalError
-from streaming.losses import Lost, StartOrder, gone, lost_text, read_order, remade_topics, write_order
+from streaming.losses import (
+    LostRecords,
+    StartInstruction,
+    describe_lost_records,
+    find_lost_records,
+    read_start_instruction,
+    recreated_topics,
+    write_start_instruction,
+)
 from streaming.offsets import Mark, behind, newest_mark, newest_of, parse_mark, parse_offset_log, record_count
-from streaming.queries import begin_at, first_offsets, fitting
+from streaming.queries import choose_start_offsets, first_offsets, select_valid_marks
 
 LOG = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"a":{"0":5,"1":7},"b":{"0":0}}'
 
@@ -48,10 +56,10 @@ def test_a_mark_is_read_as_it_was_written_and_so_is_one_of_an_older_version() ->
 
 def test_a_new_checkpoint_begins_where_the_newest_batch_of_any_table_began() -> None:
     assert first_offsets([None, None], {}) is None
-    assert begin_at(None, {"a": {0: 7}}, []) == {"a": {0: 7}}
+    assert choose_start_offsets(None, {"a": {0: 7}}, []) == {"a": {0: 7}}
     assert first_offsets([mark(40, 50, batch=9), mark(10, 20)], {}) == {"a": {0: 40}}
     # A partition that was added since begins at its oldest record.
-    assert begin_at({"a": {0: 40}}, {"a": {0: 5, 1: 0}}, []) == {"a": {0: 40, 1: 0}}
+    assert choose_start_offsets({"a": {0: 40}}, {"a": {0: 5, 1: 0}}, []) == {"a": {0: 40, 1: 0}}
 
 
 def test_of_two_checkpoints_the_later_commit_counts_and_not_the_higher_offset() -> None:
@@ -68,9 +76,9 @@ def test_a_repair_has_records_read_again_from_an_earlier_offset() -> None:
 def test_lost_ranges_are_exact() -> None:
     following = {"a": {0: 5, 1: 5, 2: 5, 3: 5}}
     oldest, newest = {"a": {0: 9, 1: 0, 2: 0, 4: 0, 5: 2}}, {"a": {0: 20, 1: 3, 2: 5, 4: 9, 5: 9}}
-    lost = gone(following, oldest, newest)
+    lost = find_lost_records(following, oldest, newest)
     assert lost == [("a", 0, 5, 9), ("a", 1, 5, 3), ("a", 3, 5, -1), ("a", 5, 0, 2)]
-    said = lost_text(lost)
+    said = describe_lost_records(lost)
     assert "a partition 0 offsets 5 to 8 (4 records)" in said
     assert "a partition 1 was recreated or cut back: stored up to offset 4" in said
     assert "a partition 3 no longer exists" in said
@@ -80,35 +88,37 @@ def test_lost_ranges_are_exact() -> None:
 
 def test_a_topic_of_another_id_is_another_topic_however_far_it_reaches() -> None:
     known = mark(40, 50, topics={"a": "one"})
-    assert remade_topics(known, {"a": "one"}) == set()
-    assert remade_topics(known, {}) == set()
-    anew = remade_topics(known, {"a": "two"})
-    assert gone(known.ends, {"a": {0: 0}}, {"a": {0: 500}}, anew) == [("a", 0, 50, 0)]
-    assert fitting({"t": known}, {"a": {0: 500}}, {"a": "two"})["t"] == Mark("app", 1, known.starts, {}, known.topics)
+    assert recreated_topics(known, {"a": "one"}) == set()
+    assert recreated_topics(known, {}) == set()
+    anew = recreated_topics(known, {"a": "two"})
+    assert find_lost_records(known.ends, {"a": {0: 0}}, {"a": {0: 500}}, anew) == [("a", 0, 50, 0)]
+    assert select_valid_marks({"t": known}, {"a": {0: 500}}, {"a": "two"})["t"] == Mark(
+        "app", 1, known.starts, {}, known.topics
+    )
 
 
 def test_an_accepted_loss_covers_itself_and_no_more(tmp_path: Path) -> None:
     root = str(tmp_path)
-    assert read_order(root) == StartOrder()
-    order = StartOrder({"a": {1: 7}}, (Lost("a", 0, 5, 9), Lost("b", 0, 5, 3)))
-    write_order(root, order, {"why": "test"})
-    read = read_order(root)
+    assert read_start_instruction(root) == StartInstruction()
+    order = StartInstruction({"a": {1: 7}}, (LostRecords("a", 0, 5, 9), LostRecords("b", 0, 5, 3)))
+    write_start_instruction(root, order, {"why": "test"})
+    read = read_start_instruction(root)
     assert (read.replay, read.accepted) == (order.replay, order.accepted)
     # A new checkpoint begins a little earlier than the old one would have gone on.
-    assert read.refused([Lost("a", 0, 2, 9), Lost("b", 0, 5, 3)]) == []
-    more = [Lost("a", 0, 5, 12), Lost("a", 1, 5, 9), Lost("a", 0, 5, 3), Lost("b", 0, 5, 9)]
+    assert read.refused([LostRecords("a", 0, 2, 9), LostRecords("b", 0, 5, 3)]) == []
+    more = [LostRecords("a", 0, 5, 12), LostRecords("a", 1, 5, 9), LostRecords("a", 0, 5, 3), LostRecords("b", 0, 5, 9)]
     assert read.refused(more) == more
-    assert begin_at({"a": {0: 5}}, {"a": {0: 9}}, [Lost("a", 0, 5, 9)]) == {"a": {0: 9}}
+    assert choose_start_offsets({"a": {0: 5}}, {"a": {0: 9}}, [LostRecords("a", 0, 5, 9)]) == {"a": {0: 9}}
     read.settle()
-    assert read_order(root) == StartOrder()
+    assert read_start_instruction(root) == StartInstruction()
 
 
 def test_a_topic_made_anew_is_not_measured_by_the_offsets_of_the_old_one() -> None:
     marks = {"readings": mark(900, 1000), "dead_letters": None}
-    kept = fitting(marks, {"a": {0: 10}}, {})
+    kept = select_valid_marks(marks, {"a": {0: 10}}, {})
     assert kept["readings"] is not None
     assert kept["readings"].ends == {"a": {}}
-    assert fitting(marks, {"a": {0: 1000}}, {})["readings"] == marks["readings"]
+    assert select_valid_marks(marks, {"a": {0: 1000}}, {})["readings"] == marks["readings"]
 
 
 def test_a_torn_newest_commit_is_refused_and_not_taken_for_an_empty_one(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from lakehouse.create import create_table
 from lakehouse.tables import READINGS
 from streaming import dedupe, points
-from streaming.dedupe import KEY_COLUMNS, Seen, points_folder
-from streaming.points import Points
+from streaming.dedupe import KEY_COLUMNS, DedupIndex, points_folder
+from streaming.points import PointStore
 
 Key = tuple[str, str, str]
 """Device, metric, message id."""
@@ -45,12 +45,12 @@ class Lake:
     def store(self, keys: list[Key], landed_at: datetime) -> None:
         write_deltalake(f"{self.root}/readings", self.rows(keys, landed_at), mode="append")
 
-    def load(self) -> Seen:
-        seen = Seen(self.snapshot)
+    def load(self) -> DedupIndex:
+        seen = DedupIndex(self.snapshot)
         seen.load(self.root, horizon_days=8)
         return seen
 
-    def known(self, seen: Seen, keys: list[Key]) -> set[Key]:
+    def known(self, seen: DedupIndex, keys: list[Key]) -> set[Key]:
         found = seen.duplicates(self.rows(keys, datetime.now(UTC)).select(KEY_COLUMNS))
         return {keys[row - 1] for row in found["row"].to_pylist()}
 
@@ -157,7 +157,7 @@ def test_points_never_push_a_counter_out(tmp_path: Path, monkeypatch: pytest.Mon
     """A quiet device's only number, and far more points than there may be ranges."""
     monkeypatch.setattr(dedupe, "RANGES_LIMIT", 10)
     lake, now = Lake(tmp_path), datetime.now(UTC)
-    seen, quiet = Seen(lake.snapshot), ("quiet", "t", "bs:1:50")
+    seen, quiet = DedupIndex(lake.snapshot), ("quiet", "t", "bs:1:50")
     seen.add(lake.rows([quiet], now).select(KEY_COLUMNS), now)
     many = [("busy", "t", f"mp:{n}") for n in range(33_000)]
     for start in range(0, len(many), 3000):
@@ -195,7 +195,7 @@ def test_a_mixed_fleet_knows_a_copy_after_eight_days_and_forgets_it_after_the_ho
 
 
 def test_a_clock_that_jumps_ahead_forgets_a_day_at_most(tmp_path: Path) -> None:
-    held = Points(tmp_path)
+    held = PointStore(tmp_path)
     for day in range(100, 109):
         held.add(day, [day], [1])
         held.flush()
@@ -207,7 +207,7 @@ def test_a_clock_that_jumps_ahead_forgets_a_day_at_most(tmp_path: Path) -> None:
 
 def test_past_the_limit_the_oldest_day_goes_and_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(points, "POINTS_LIMIT", 25)
-    held = Points(tmp_path)
+    held = PointStore(tmp_path)
     for day in range(3):
         held.add(day, range(10 * day, 10 * day + 10), [1] * 10)
         held.flush()
@@ -217,7 +217,7 @@ def test_past_the_limit_the_oldest_day_goes_and_is_counted(tmp_path: Path, monke
 
 def test_files_are_joined_in_slices_and_forget_a_device_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(points, "SLICE_POINTS", 100)
-    source, held = random.Random(5), Points(tmp_path)
+    source, held = random.Random(5), PointStore(tmp_path)
     known = {source.getrandbits(64): source.randrange(3) for _ in range(5000)}
     for start in range(0, 5000, 250):
         part = list(known)[start : start + 250]
@@ -231,7 +231,7 @@ def test_files_are_joined_in_slices_and_forget_a_device_whole(tmp_path: Path, mo
     held.forget(1)
     assert held.find(known) == sorted(point for point, tag in known.items() if tag != 1)
     held.sweep()
-    again = Points(tmp_path)
+    again = PointStore(tmp_path)
     assert again.open(held.entries()) == set()
     assert again.find([*known, 3]) == sorted(point for point, tag in known.items() if tag != 1)
     on_disk = sum(path.stat().st_size for path in tmp_path.glob("*"))

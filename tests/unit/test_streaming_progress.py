@@ -11,12 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from monitoring.metrics.stream import STAGES, StreamMetrics
-from streaming.progress import Progress, StreamState, unseen_reports
+from streaming.progress import LandingProgress, StreamState, unseen_reports
 
 
-def progress(registry: CollectorRegistry) -> Progress:
+def progress(registry: CollectorRegistry) -> LandingProgress:
     metrics = StreamMetrics(registry, query="land", tables=["readings"], topics=["a"])
-    return Progress(metrics, "land")
+    return LandingProgress(metrics, "land")
 
 
 BEGAN = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -21,11 +21,11 @@ from lakehouse.health import examine_log, refuse_damaged
 from lakehouse.lock import WriterLock
 from lakehouse.tables import DUPLICATES, READINGS
 from streaming.checkpoint import LocalCheckpoint
-from streaming.dedupe import Seen
-from streaming.losses import read_order
+from streaming.dedupe import DedupIndex
+from streaming.losses import read_start_instruction
 from streaming.offsets import Mark, newest_mark
 from streaming.queries import first_offsets
-from streaming.repair import DROP_FLAG, Examination, Patient, apply, examine
+from streaming.repair import DROP_FLAG, RepairExamination, RepairSubject, apply, examine_pipeline
 
 ROWS = 10
 
@@ -43,7 +43,7 @@ class Site:
         for batch in range(4):
             self.land(batch)
         (self.root / "_seen.parquet").write_bytes(b"")
-        self.patient = Patient.of(str(self.root), str(self.checkpoint), None)
+        self.patient = RepairSubject.of(str(self.root), str(self.checkpoint), None)
 
     def land(self, batch: int) -> None:
         for name, text in (
@@ -72,8 +72,8 @@ class Site:
     def commit(self, version: int, name: str = "readings") -> Path:
         return self.root / name / "_delta_log" / f"{version:020d}.json"
 
-    def findings(self) -> Examination:
-        return examine(self.patient)
+    def findings(self) -> RepairExamination:
+        return examine_pipeline(self.patient)
 
     def serious(self) -> list[str]:
         return [each.what for each in self.findings().findings if not each.harmless]
@@ -187,7 +187,7 @@ def test_a_torn_newest_commit_is_set_aside_and_its_batch_comes_again(site: Site,
     assert mark is not None
     assert (DeltaTable(str(site.root / "readings")).version(), mark.batch) == (3, 2)
     # A new checkpoint begins after the batch that is whole; the identities of the torn one are forgotten.
-    assert read_order(str(site.root)).replay == {"r": {0: 3 * ROWS}}
+    assert read_start_instruction(str(site.root)).replay == {"r": {0: 3 * ROWS}}
     assert not LocalCheckpoint(site.checkpoint).begun()
     assert not (site.root / "_seen.parquet").exists()
     # What was derived from the torn version is made anew; what was not is left.
@@ -201,7 +201,7 @@ def test_a_torn_commit_in_the_middle_takes_the_later_landed_ones_with_it(site: S
     site.commit(3).write_bytes(b"")
     site.apply()
     assert DeltaTable(str(site.root / "readings")).version() == 2
-    assert read_order(str(site.root)).replay == {"r": {0: 2 * ROWS}}
+    assert read_start_instruction(str(site.root)).replay == {"r": {0: 2 * ROWS}}
 
 
 def test_the_mark_before_a_torn_commit_may_lie_far_back_in_a_log_that_was_cut(site: Site) -> None:
@@ -215,7 +215,7 @@ def test_the_mark_before_a_torn_commit_may_lie_far_back_in_a_log_that_was_cut(si
     assert "its commit 8 is empty or torn" in refusal(site)
     site.apply()
     assert refusal(site) == ""
-    assert read_order(str(site.root)).replay == {"r": {0: 4 * ROWS}}
+    assert read_start_instruction(str(site.root)).replay == {"r": {0: 4 * ROWS}}
 
 
 def test_a_torn_count_of_copies_goes_back_to_nothing_older_than_the_newest_batch(site: Site) -> None:
@@ -230,7 +230,7 @@ def test_a_torn_count_of_copies_goes_back_to_nothing_older_than_the_newest_batch
     site.apply()
     assert refusal(site) == ""
     assert DeltaTable(str(site.root / "duplicates")).version() == 1
-    assert read_order(str(site.root)).replay == {}
+    assert read_start_instruction(str(site.root)).replay == {}
     marks = [newest_mark(str(site.root), name) for name in ("readings", "duplicates")]
     assert first_offsets(marks, {}) == {"r": {0: 3 * ROWS}}
 
@@ -303,13 +303,15 @@ def test_the_first_landed_commit_may_be_the_torn_one(
     monkeypatch.setattr("streaming.repair.begin_offsets", lambda kafka, topic: {0: 0})
     monkeypatch.setattr("streaming.repair.end_offsets", lambda kafka, topic: {0: ROWS})
     monkeypatch.setattr("streaming.repair.topic_ids", lambda kafka, topics: {})
-    site.patient = Patient.of(str(site.root), str(site.checkpoint), KafkaSettings(bootstrap_servers="127.0.0.1:9"))
+    site.patient = RepairSubject.of(
+        str(site.root), str(site.checkpoint), KafkaSettings(bootstrap_servers="127.0.0.1:9")
+    )
     (what,) = site.serious()
     assert "its commit 1 is empty or torn" in what
     assert "again after the fix" in site.findings().notes[0]
     site.apply()
     assert refusal(site) == ""
-    assert site.findings() == Examination([], [])
+    assert site.findings() == RepairExamination([], [])
     assert DeltaTable(str(site.root / "readings")).version() == 0
     assert not LocalCheckpoint(site.checkpoint).begun()
 
@@ -354,11 +356,11 @@ def test_missing_data_files_are_dropped_only_where_that_is_asked(site: Site) -> 
     assert "r 0@" in finding.what
     assert site.findings().left([]) == [finding]
     with pytest.raises(FatalError, match="tidegate repair"):
-        Seen().load(str(site.root), horizon_days=8)
+        DedupIndex().load(str(site.root), horizon_days=8)
     site.apply()
     assert site.serious() != []
     site.apply(DROP_FLAG)
-    Seen().load(str(site.root), horizon_days=8)
+    DedupIndex().load(str(site.root), horizon_days=8)
     assert site.serious() == []
     found = DeltaTable(str(table))
     assert found.to_pyarrow_table().num_rows == 3 * ROWS
@@ -416,12 +418,12 @@ def test_a_repair_killed_anywhere_leaves_a_stream_that_refuses(site: Site, monke
             assert refusal(site) != "" or not LocalCheckpoint(site.checkpoint).begun()
     assert limit > 1
     assert refusal(site) == ""
-    assert read_order(str(site.root)).replay == {"r": {0: 3 * ROWS}}
+    assert read_start_instruction(str(site.root)).replay == {"r": {0: 3 * ROWS}}
 
 
 def test_an_object_store_is_refused() -> None:
     with pytest.raises(ConfigError, match="local disk"):
-        Patient.of("s3://b/tables", "/tmp/c", None)
+        RepairSubject.of("s3://b/tables", "/tmp/c", None)
 
 
 def test_the_command_says_first_and_does_then(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

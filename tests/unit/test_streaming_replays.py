@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lakehouse.create import create_table
 from lakehouse.tables import DUPLICATES, READINGS
-from streaming.copies import Counted, counted_copies
-from streaming.replays import REPLAY_COLUMNS, Replays, make_replay_lookup
+from streaming.copies import CountedDuplicates, read_counted_duplicates
+from streaming.replays import REPLAY_COLUMNS, ReplayFilter, make_replay_lookup
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -46,7 +46,7 @@ def rows(*each: dict[str, Any]) -> pa.Table:
 
 def found(batch: pa.Table, *stored: pa.Table, copies: pa.Table = NO_COPIES, **more: Any) -> list[int]:
     """Numbers of the rows that are left out, where the table holds these."""
-    return list(Replays(lambda wanted: stored, **more).add_stored(batch, copies)["row"].to_pylist())
+    return list(ReplayFilter(lambda wanted: stored, **more).add_stored(batch, copies)["row"].to_pylist())
 
 
 def test_a_replay_is_found_by_topic_and_payload_and_only_there() -> None:
@@ -63,7 +63,7 @@ def test_the_live_delivery_may_be_in_the_same_batch_and_copies_stay_copies() -> 
     copies = pa.Table.from_pylist(
         [{"row": 3, "partition": 0, "offset": 2, "position": 0, "replayed": False}], schema=COPIES
     )
-    left_out = Replays(lambda wanted: [rows(row(2, metric="u"))]).add_stored(batch, copies)
+    left_out = ReplayFilter(lambda wanted: [rows(row(2, metric="u"))]).add_stored(batch, copies)
     assert left_out.to_pylist() == [
         {"row": 2, "partition": 0, "offset": 1, "position": 0, "replayed": True},
         {"row": 3, "partition": 0, "offset": 2, "position": 0, "replayed": False},
@@ -80,7 +80,7 @@ def test_a_look_up_ends_with_what_it_wants_or_with_its_time() -> None:
             now[0] += 6.0
             yield rows(row(said))
 
-    replays = Replays(lambda wanted: stored(), clock=lambda: now[0])
+    replays = ReplayFilter(lambda wanted: stored(), clock=lambda: now[0])
     assert replays.add_stored(rows(row(1)), NO_COPIES).num_rows == 1
     assert asked == [1], "nothing is looked for behind what was found"
     assert replays.add_stored(rows(row(4)), NO_COPIES).num_rows == 0, "its time was over: it is stored, as a replay"
@@ -89,10 +89,10 @@ def test_a_look_up_ends_with_what_it_wants_or_with_its_time() -> None:
     assert replays.add_stored(rows(row(2)), NO_COPIES).num_rows == 1, "its share has grown again"
 
 
-def counted(*records: tuple[int, int], end: int = 10) -> Counted:
+def counted(*records: tuple[int, int], end: int = 10) -> CountedDuplicates:
     """What an earlier run left out: (offset, readings) of partition 0, for all records below `end`."""
     each = [{"partition": 0, "offset": offset, "readings_dropped": dropped} for offset, dropped in records]
-    return Counted(((0, end),), pa.Table.from_pylist(each, schema=COUNTED))
+    return CountedDuplicates(((0, end),), pa.Table.from_pylist(each, schema=COUNTED))
 
 
 def test_a_batch_that_is_run_again_leaves_out_what_was_counted_and_nothing_else() -> None:
@@ -100,8 +100,8 @@ def test_a_batch_that_is_run_again_leaves_out_what_was_counted_and_nothing_else(
     batch = rows(row(1), row(2, offset=1), row(2, offset=1, metric="u"), row(3, offset=2), row(4, offset=12))
     stored = rows(*(row(said) for said in (1, 2, 3, 4)))
 
-    def again(first: Counted | None, *found: pa.Table) -> list[int]:
-        return list(Replays(lambda wanted: found).add_stored(batch, NO_COPIES, first)["row"].to_pylist())
+    def again(first: CountedDuplicates | None, *found: pa.Table) -> list[int]:
+        return list(ReplayFilter(lambda wanted: found).add_stored(batch, NO_COPIES, first)["row"].to_pylist())
 
     assert again(None, stored) == [1, 2, 4, 5]
     assert again(counted((0, 1), (1, 2), (2, 1))) == [1, 2, 3, 4], "though nothing is found any more"
@@ -118,7 +118,7 @@ def test_such_a_batch_takes_its_time() -> None:
             now[0] += 60.0
             yield rows(row(said))
 
-    found = Replays(slow, clock=lambda: now[0]).add_stored(batch, NO_COPIES, counted((0, 1)))
+    found = ReplayFilter(slow, clock=lambda: now[0]).add_stored(batch, NO_COPIES, counted((0, 1)))
     assert found["row"].to_pylist() == [1]
 
 
@@ -136,14 +136,14 @@ def test_what_was_counted_is_read_back(tmp_path: Path) -> None:
     batch = pa.table(
         {"received_at": pa.array([AT] * 2, pa.timestamp("us", "UTC")), "offset": pa.array([1, 3], pa.int64())}
     )
-    found = counted_copies(str(tmp_path), batch, [(0, 7)])
+    found = read_counted_duplicates(str(tmp_path), batch, [(0, 7)])
     assert found.records.to_pylist() == [{"partition": 0, "offset": 1, "readings_dropped": 1}]
     assert found.ends == ((0, 7),)
 
 
 SAID = st.integers(0, 3)
 STORED: list[pa.Table] = []
-REPLAYS = Replays(lambda wanted: STORED, clock=lambda: 0.0)
+REPLAYS = ReplayFilter(lambda wanted: STORED, clock=lambda: 0.0)
 MESSAGES = st.lists(st.tuples(SAID, st.booleans()), max_size=20)
 
 
@@ -184,5 +184,5 @@ def test_the_table_is_asked_file_by_file_however_long_ago(tmp_path: Path) -> Non
         write_deltalake(table, pa.Table.from_pylist([made], schema=pa.schema(table.schema().to_arrow())), mode="append")
     pieces = [piece.num_rows for piece in make_replay_lookup(str(tmp_path))(rows(row(0)))]
     assert pieces == [0, 1], "the file of another device is not opened, the newest comes first"
-    replays = Replays(make_replay_lookup(str(tmp_path)))
+    replays = ReplayFilter(make_replay_lookup(str(tmp_path)))
     assert replays.add_stored(rows(row(0), row(9), row(2, device="z")), NO_COPIES)["row"].to_pylist() == [1, 3]

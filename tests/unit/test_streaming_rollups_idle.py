@@ -39,7 +39,7 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> Any:
     settings = SimpleNamespace(watermark_delay_seconds=120, watermark_idle_seconds=60)
     writer = SimpleNamespace(settings=settings, metrics=metrics, root="nowhere")
     derivation = RollupDerivation(writer, clock=lambda: clock[0])  # type: ignore[arg-type]
-    monkeypatch.setattr(rollups, "news_since", lambda *_: None)
+    monkeypatch.setattr(rollups, "changes_since", lambda *_: None)
 
     def run(after: int, *tables: Table) -> float | None:
         clock[0] = READING_AT + after

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lakehouse.file_stats import as_micros
-from streaming.derive.rollups_news import News, news_since
+from streaming.derive.rollups_news import ReadingChanges, changes_since
 from streaming.derive.watermark import Watermark
-from streaming.derive.windows import DAY_US, HOUR_US, MINUTE_US, SHAPES, Range
+from streaming.derive.windows import DAY_US, HOUR_US, MINUTE_US, SHAPES, ChangedRange
 
 ONE, FIVE, HOUR, ROLLING = SHAPES
 SECOND_US = 1_000_000
@@ -106,8 +106,8 @@ class Log:
         path = self.root / "readings" / "_delta_log" / f"{self.version:020d}.json"
         path.write_text("\n".join(map(json.dumps, actions)))
 
-    def since(self, version: int | None) -> News:
-        news = news_since(str(self.root), "readings", version)
+    def since(self, version: int | None) -> ReadingChanges:
+        news = changes_since(str(self.root), "readings", version)
         assert news is not None
         return news
 
@@ -117,18 +117,20 @@ def log(tmp_path: Path) -> Log:
     return Log(tmp_path)
 
 
-def hours(first: int, last: int, device: str | None = None) -> Range:
-    return Range(device, first * HOUR_US, last * HOUR_US + 59 * MINUTE_US + 1000)
+def hours(first: int, last: int, device: str | None = None) -> ChangedRange:
+    return ChangedRange(device, first * HOUR_US, last * HOUR_US + 59 * MINUTE_US + 1000)
 
 
 def test_what_was_appended_is_folded(log: Log) -> None:
     log.commit(add=("a1",))
     log.commit(add=("a2", "a3"))
-    assert news_since(str(log.root), "readings", 2) is None
+    assert changes_since(str(log.root), "readings", 2) is None
     news = log.since(1)
     assert ([file.path for file in news.files], news.upto, news.rows) == (["a2", "a3"], 2, 20)
-    assert log.since(None) == News(2, whole=True)
-    assert log.since(500) == News(2, whole=True), "the table was restored or made anew: what was seen is of another one"
+    assert log.since(None) == ReadingChanges(2, whole=True)
+    assert log.since(500) == ReadingChanges(2, whole=True), (
+        "the table was restored or made anew: what was seen is of another one"
+    )
 
 
 def test_a_change_names_its_device_and_range_or_the_files_times_are_its_range(log: Log) -> None:
@@ -138,7 +140,7 @@ def test_a_change_names_its_device_and_range_or_the_files_times_are_its_range(lo
         "arguments": {"device": "d", "from": "1970-01-01T01:30:00+00:00", "to": "1970-01-01T01:40:00+00:00"},
     }
     log.commit(add=("b1",), remove=("a1",), told={"request": named})
-    assert log.since(1).ranges == [Range("d", 90 * MINUTE_US, 100 * MINUTE_US)]
+    assert log.since(1).ranges == [ChangedRange("d", 90 * MINUTE_US, 100 * MINUTE_US)]
     log.commit(add=("c1", "c2"), remove=("b1",))
     assert log.since(2).ranges == [hours(1, 1), hours(2, 2)]
     log.commit(remove=("c1",), told={"request": {"kind": "erase", "arguments": {"device": "d"}}})

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ingest.contract.errors import FatalError
 from ingest.record_names import Names, RecordName
-from streaming.losses import Lost, StartOrder, lost_text, remade_topics
+from streaming.losses import LostRecords, StartInstruction, describe_lost_records, recreated_topics
 from streaming.marking import Marker
-from streaming.offsets import Mark, Offsets, behind, largest, newest_of, parse_mark
-from streaming.queries import begin_at, first_offsets, fitting
+from streaming.offsets import Mark, Offsets, behind, largest_offsets, newest_of, parse_mark
+from streaming.queries import choose_start_offsets, first_offsets, select_valid_marks
 from streaming.same_log import KafkaView, accepted_cuts, known_names, lost_records
 
 TOPIC = "a"
@@ -61,26 +61,26 @@ class Tables:
         self.history: list[Mark] = []
         self.position: int | None = None
         self.apps = 0
-        self.order = StartOrder()
+        self.order = StartInstruction()
 
-    def start(self) -> list[Lost]:
+    def start(self) -> list[LostRecords]:
         """What a start refuses; else it is ready to land."""
         newest, view, begun = newest_of(self.marks.values()), self.log.view(), self.position is not None
         order = self.order.unless_in(newest)
         following = {TOPIC: {0: self.position}} if self.position is not None else first_offsets(self.marks.values(), {})
-        reached = largest(following or {}, newest.ends if newest else {})
+        reached = largest_offsets(following or {}, newest.ends if newest else {})
         lost = lost_records(view, newest, following or {}, reached, lambda: self.history, self.log)
         refused = order.refused_by_checkpoint(lost, following or {}) if begun else order.refused(lost)
         if refused:
-            assert "tidegate repair" in lost_text(refused)
+            assert "tidegate repair" in describe_lost_records(refused)
             return refused
-        self.cuts = accepted_cuts(newest, order, remade_topics(newest, view.ids))
-        start = begin_at(following, view.oldest, [*order.cuts, *lost])
+        self.cuts = accepted_cuts(newest, order, recreated_topics(newest, view.ids))
+        start = choose_start_offsets(following, view.oldest, [*order.cuts, *lost])
         if not begun:
             self.position, self.apps, self.batch = start[TOPIC][0], self.apps + 1, 0
         self.done = {
             name: [(TOPIC, 0, mark.ends[TOPIC][0])] if mark and 0 in mark.ends.get(TOPIC, {}) else []
-            for name, mark in fitting(self.marks, view.newest, view.ids, self.cuts).items()
+            for name, mark in select_valid_marks(self.marks, view.newest, view.ids, self.cuts).items()
         }
         self.marker = Marker(view.ids, order, self.cuts, known_names(newest, view.ids, self.cuts), self.read)
         return []
@@ -109,11 +109,11 @@ class Tables:
                 self.marks[name] = replace(mark, at_ms=self.log.clock)
                 self.history.insert(0, self.marks[name])
                 self.marker.settle()
-                self.order = StartOrder()
+                self.order = StartInstruction()
         self.position, self.batch = ends[TOPIC][0], self.batch + 1
 
-    def repair(self, lost: list[Lost]) -> None:
-        self.position, self.order = None, StartOrder({}, (*self.order.accepted, *lost))
+    def repair(self, lost: list[LostRecords]) -> None:
+        self.position, self.order = None, StartInstruction({}, (*self.order.accepted, *lost))
 
 
 STEPS = st.lists(
@@ -180,8 +180,8 @@ def test_a_cut_is_refused_with_its_edge_however_deep_and_however_far_it_was_refi
     tables = landed()
     tables.log.cut(1_000 - deep)
     tables.log.append(refilled)
-    assert tables.start() == [Lost(TOPIC, 0, 1_000, 1_000 - deep)]
-    said = lost_text(tables.start())
+    assert tables.start() == [LostRecords(TOPIC, 0, 1_000, 1_000 - deep)]
+    said = describe_lost_records(tables.start())
     assert "a partition 0 was recreated or cut back: stored up to offset 999" in said
     assert deep == 1_000 or f"from offset {1_000 - deep} on" in said
 
@@ -201,7 +201,7 @@ def test_times_that_tell_nothing_cost_a_batch_and_no_more(monkeypatch: pytest.Mo
     tables.log.cut(750)
     tables.log.append(900)
     monkeypatch.setattr(tables.log, "first_after", lambda topic, part, time_ms: 1_650)
-    assert tables.start() == [Lost(TOPIC, 0, 1_000, 700)]
+    assert tables.start() == [LostRecords(TOPIC, 0, 1_000, 700)]
 
 
 def test_marks_of_an_older_version_have_no_names_and_are_taken_as_they_are() -> None:
@@ -213,14 +213,14 @@ def test_marks_of_an_older_version_have_no_names_and_are_taken_as_they_are() -> 
     # Without names the commit's time tells where the log was cut.
     tables.log.cut(900)
     tables.log.append(7)
-    assert tables.start() == [Lost(TOPIC, 0, 1_000, 900)]
+    assert tables.start() == [LostRecords(TOPIC, 0, 1_000, 900)]
 
 
 def test_a_repair_that_was_killed_before_it_moved_the_checkpoint_passes_over_nothing() -> None:
     tables = landed()
     tables.log.cut(900)
     lost = tables.start()
-    tables.order = StartOrder({}, tuple(lost))
+    tables.order = StartInstruction({}, tuple(lost))
     assert tables.start() == lost
     tables.position = None
     assert tables.start() == []
@@ -262,7 +262,7 @@ def test_a_new_leader_of_the_same_log_is_no_cut() -> None:
 
 def test_a_name_that_does_not_come_is_carried_from_the_mark_before() -> None:
     known = {TOPIC: {0: RecordName(4, 0, 9, 1)}}
-    marker = Marker({}, StartOrder(), {}, known, lambda wanted, seconds: ({}, False))
+    marker = Marker({}, StartInstruction(), {}, known, lambda wanted, seconds: ({}, False))
     marker.begin({TOPIC: {0: 5}}, {TOPIC: {0: 9}})
     mark = marker.mark("app", 1, {TOPIC: {0: 5}}, {TOPIC: {0: 9}})
     assert (mark.last, mark.ends) == (known, {TOPIC: {0: 9}})

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from ingest.contract.errors import ConfigError, UnavailableError
-from streaming.sql.applied import Applied, Shadow, load_applied, load_shadow
+from streaming.sql.applied import AppliedStream, ShadowStream, load_applied, load_shadow
 from streaming.sql.folder import find_stream, list_streams
 from streaming.sql.golden import read_golden
-from streaming.sql.header import Watermark, parse_definition
+from streaming.sql.header import WatermarkClause, parse_definition
 from streaming.sql.offsets import behind_count, checkpoint_path, end_of, merge_offsets
-from streaming.sql.plan import Shape, compare, survives
+from streaming.sql.plan import CheckpointShape, compare, survives
 from streaming.sql.prepare import table_schema
 
 BODY = "SELECT device FROM readings"
@@ -28,7 +28,7 @@ def test_a_header_is_read_with_its_defaults_and_people_may_comment() -> None:
     )
     found = parse_definition("by_device", text)
     assert (found.sinks, found.key, found.body) == (("topic", "table"), "device", BODY)
-    assert found.watermark == Watermark("event_time", "2 minutes")
+    assert found.watermark == WatermarkClause("event_time", "2 minutes")
     assert (found.late, found.backfill, found.trigger_seconds, found.partitions) == ("drop", "latest", 1.0, None)
     fast = parse_definition("a", f"-- sink: table\n-- trigger: 250 milliseconds\n-- partitions: 3\n{BODY}")
     assert (fast.trigger_seconds, fast.partitions) == (0.25, 3)
@@ -72,7 +72,7 @@ def test_no_statement_settings_behind_it_and_names_that_are_taken() -> None:
             parse_definition(name, f"-- sink: table\n{BODY}")
 
 
-SHAPE = Shape(
+SHAPE = CheckpointShape(
     body=BODY, sources=("readings",), tables=(), state=(), columns=(("device", "string"), ("n", "bigint")),
     sinks=("table",), key=None, watermark=None, late="drop", trigger_seconds=1.0, partitions=2,
 )  # fmt: skip
@@ -104,7 +104,7 @@ WINDOWED = replace(
         (WINDOWED, {"state": (), "watermark": None}, ["rewind", "rewind"]),
     ],
 )  # fmt: skip
-def test_which_changes_a_checkpoint_survives(old: Shape, change: dict[str, Any], verdicts: list[str]) -> None:
+def test_which_changes_a_checkpoint_survives(old: CheckpointShape, change: dict[str, Any], verdicts: list[str]) -> None:
     changes = compare(old, replace(old, **change))
     assert [each.verdict for each in changes] == verdicts
     assert survives(changes) == (not set(verdicts) - {"keeps"})
@@ -113,10 +113,10 @@ def test_which_changes_a_checkpoint_survives(old: Shape, change: dict[str, Any],
 def test_what_is_applied_is_found_again_and_a_damaged_file_is_named(tmp_path: Path) -> None:
     root = str(tmp_path)
     text = f"-- sink: table\n-- watermark: event_time 1 minute\n{BODY}"
-    applied = Applied("x", text, "i1", "{}", WINDOWED, {"t": {0: 5, 1: 0}}, author="me", floor="2026-01-01")
+    applied = AppliedStream("x", text, "i1", "{}", WINDOWED, {"t": {0: 5, 1: 0}}, author="me", floor="2026-01-01")
     assert load_applied(root) == {}
     applied.save(root)
-    Shadow(applied, "2026-01-01", {"t": {0: 9}}, "event_time").save(root)
+    ShadowStream(applied, "2026-01-01", {"t": {0: 9}}, "event_time").save(root)
     assert load_applied(root) == {"x": applied}
     shadow = load_shadow(root, "x")
     assert shadow is not None
@@ -169,7 +169,7 @@ def test_a_tables_schema_is_free_of_what_spark_keeps_for_itself() -> None:
 def test_the_shipped_mapping_turns_meetup_events_into_such_readings(tmp_path: Path) -> None:
     from deploy.settings import load_settings
     from gateway.decode_file import decode_lines
-    from gateway.outcome import Gate, Message
+    from gateway.outcome import Message, MessageProcessor
     from gateway.routes import compile_routes
     from ingest.contract.reading import decode_record
 
@@ -184,7 +184,7 @@ def test_the_shipped_mapping_turns_meetup_events_into_such_readings(tmp_path: Pa
     assert [(row["device"], row["metric"], row["text"]) for row in found["readings"]] == [
         ("e1", "event_name", "Kafka evening")
     ]
-    gate = Gate(compile_routes(settings.routes, settings.gateway), settings.gateway)
+    gate = MessageProcessor(compile_routes(settings.routes, settings.gateway), settings.gateway)
     outcome = gate.decide(Message(1, 0, 1669640401_000_000, b"meetup/events/1", json.dumps(event).encode()))
     (record,) = [decode_record(each.value) for each in outcome.records if each.topic == "telemetry.readings"]
     assert record.tags == {"country": "in", "city": "Bengaluru"}

@@ -12,28 +12,28 @@ from hypothesis import strategies as st
 
 from ingest.contract.errors import FatalError
 from ingest.settings import KafkaSettings
-from streaming.batches import Batches
+from streaming.batches import BatchRunner
 from streaming.offsets import Offsets
-from streaming.sql.applied import Applied
+from streaming.sql.applied import AppliedStream
 from streaming.sql.marks import StreamMark
-from streaming.sql.plan import Shape
-from streaming.sql.position import Position
-from streaming.sql.sent import Left, Sent, SentFile
-from streaming.sql.sinks import Sink, rest_name
+from streaming.sql.plan import CheckpointShape
+from streaming.sql.position import StreamPosition
+from streaming.sql.sent import SentFile, SentRecords, UnmatchedRecords
+from streaming.sql.sinks import StreamSink, partial_batch_name
 
-SHAPE = Shape(
+SHAPE = CheckpointShape(
     body="SELECT device FROM readings", sources=("readings",), tables=(), state=(), columns=(("device", "string"),),
     sinks=("topic",), key=None, watermark=None, late="drop", trigger_seconds=1.0, partitions=2,
 )  # fmt: skip
 WINDOWED = replace(SHAPE, state=("window",), sinks=("table",))
 
 
-class Stored(Sink):
+class Stored(StreamSink):
     """A sink of a stream with state, whose table is a list of marks with the rows of each commit."""
 
     def __init__(self, table: list[tuple[StreamMark, list[int]]], plans: list[int]) -> None:
-        Batches.__init__(self)
-        self._applied = Applied("s", "SELECT 1", "i", "", WINDOWED, {"a": {0: plans[0]}})
+        BatchRunner.__init__(self)
+        self._applied = AppliedStream("s", "SELECT 1", "i", "", WINDOWED, {"a": {0: plans[0]}})
         self._appender, self._topic, self._follow = cast("Any", SimpleNamespace(version=3)), False, None
         self._number, self._reached, self.done, self.stored = -1, self._applied.start, -2, Offsets()
         if table:
@@ -121,7 +121,7 @@ def test_over_any_plans_that_are_lost_a_window_is_written_once_or_the_stream_ref
         assert set(closed(0, plans[-1])) <= set(written), "what the table had before the plans were lost may be more"
 
 
-class Sending(Sink):
+class Sending(StreamSink):
     """The sink of a stream without a table, which notes what it would send."""
 
     sent: list[Any]
@@ -130,11 +130,11 @@ class Sending(Sink):
         self.sent.append(rows)
 
 
-def sending(root: Path, shape: Shape, known: Position | None, plans: list[int]) -> Sending:
+def sending(root: Path, shape: CheckpointShape, known: StreamPosition | None, plans: list[int]) -> Sending:
     follow = SimpleNamespace(known=known, begin=lambda *_: None, reached=lambda *_: None)
     (root / "_streams").mkdir(exist_ok=True)
     sink = Sending(
-        cast("Any", None), str(root), KafkaSettings(), Applied("s", "SELECT 1", "i", "", shape, at(plans[0])),
+        cast("Any", None), str(root), KafkaSettings(), AppliedStream("s", "SELECT 1", "i", "", shape, at(plans[0])),
         ends=lambda number: at(plans[number + 1]), again=cast("Any", lambda starts, ends: (starts, ends)),
         mirror=lambda _: None, follow=cast("Any", follow), log_retention_hours=1,
     )  # fmt: skip
@@ -146,20 +146,20 @@ def sending(root: Path, shape: Shape, known: Position | None, plans: list[int]) 
     ("state", "known", "plans", "sent"),
     [
         ((), None, [0, 10, 15], ["rows"]),
-        ((), Position("i", at(10), batch=0), [0, 10, 15], ["rows"]),
-        ((), Position("i", at(15), batch=1), [0, 10, 15], []),
-        ((), Position("i", at(15)), [0, 10, 15], []),
-        ((), Position("i", at(15), batch=1), [0, 10, 13], []),
-        ((), Position("i", at(15), batch=1), [0, 10, 40], [(at(15), at(40))]),
+        ((), StreamPosition("i", at(10), batch=0), [0, 10, 15], ["rows"]),
+        ((), StreamPosition("i", at(15), batch=1), [0, 10, 15], []),
+        ((), StreamPosition("i", at(15)), [0, 10, 15], []),
+        ((), StreamPosition("i", at(15), batch=1), [0, 10, 13], []),
+        ((), StreamPosition("i", at(15), batch=1), [0, 10, 40], [(at(15), at(40))]),
         # With state a batch gives more than its records: the very same one is known, another is compared with the topic.
-        (("window",), Position("i", at(15), batch=1, starts=at(10)), [0, 10, 15], []),
-        (("window",), Position("i", at(15), batch=1, starts=at(15)), [0, 10, 15], ["rows"]),
-        (("window",), Position("i", at(15), batch=0, starts=at(10)), [0, 15, 15], ["rows"]),
-        (("window",), Position("i", at(15), batch=1, starts=at(10)), [0, 10, 20], ["rows"]),
+        (("window",), StreamPosition("i", at(15), batch=1, starts=at(10)), [0, 10, 15], []),
+        (("window",), StreamPosition("i", at(15), batch=1, starts=at(15)), [0, 10, 15], ["rows"]),
+        (("window",), StreamPosition("i", at(15), batch=0, starts=at(10)), [0, 15, 15], ["rows"]),
+        (("window",), StreamPosition("i", at(15), batch=1, starts=at(10)), [0, 10, 20], ["rows"]),
     ],
 )
 def test_without_a_table_the_position_says_what_was_sent(
-    state: tuple[str, ...], known: Position | None, plans: list[int], sent: list[Any], tmp_path: Path
+    state: tuple[str, ...], known: StreamPosition | None, plans: list[int], sent: list[Any], tmp_path: Path
 ) -> None:
     sink = sending(tmp_path, replace(SHAPE, state=state), known, plans)
     sink(cast("Any", "rows"), 1)
@@ -170,39 +170,39 @@ def test_without_a_table_the_position_says_what_was_sent(
     ("known", "number", "asked"),
     [
         (None, 7, {"number": 7}),
-        (Position("i", at(15)), 7, {"number": 7}),
-        (Position("i", at(15), batch=7), 8, {"number": 8}),
+        (StreamPosition("i", at(15)), 7, {"number": 7}),
+        (StreamPosition("i", at(15), batch=7), 8, {"number": 8}),
         # What the lost plan called 8 may come under a later number now.
-        (Position("i", at(15), batch=7), 9, {"number": 8}),
+        (StreamPosition("i", at(15), batch=7), 9, {"number": 8}),
         # Of a batch that is done in part, what was sent of it before would hide new records that are equal.
-        (Position("i", at(15), batch=7), 6, {"number": 6, "finished": {"6", "7", rest_name(7, at(15))}}),
+        (StreamPosition("i", at(15), batch=7), 6, {"number": 6, "finished": {"6", "7", partial_batch_name(7, at(15))}}),
     ],
 )
 def test_the_topic_is_asked_for_what_is_not_known_to_be_done(
-    known: Position | None, number: int, asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    known: StreamPosition | None, number: int, asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = list[dict[str, Any]]()
 
-    def sent_since(_kafka: Any, _topic: str, *, incarnation: str, **asked: Any) -> Sent:
+    def sent_since(_kafka: Any, _topic: str, *, incarnation: str, **asked: Any) -> SentRecords:
         looks.append(asked)
-        return Sent()
+        return SentRecords()
 
     monkeypatch.setattr("streaming.sql.sinks.sent_since", sent_since)
     monkeypatch.setattr("streaming.sql.sinks.end_offsets", lambda *_: {0: 0})
     monkeypatch.setattr("streaming.sql.sinks.write_topic", lambda *_, **__: None)
     sink = sending(tmp_path, SHAPE, known, [0] * 20)
-    Sink._send(sink, cast("Any", "rows"), number, at(40))
+    StreamSink._send(sink, cast("Any", "rows"), number, at(40))
     assert looks == [asked]
 
 
 def test_what_is_left_for_a_batch_depends_on_its_being_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.sql.sinks.sent_after", lambda *_, offsets, **__: Sent(newest=offsets[0]))
+    monkeypatch.setattr("streaming.sql.sinks.sent_after", lambda *_, offsets, **__: SentRecords(newest=offsets[0]))
     monkeypatch.setattr("streaming.sql.sinks.end_offsets", lambda *_: {0: 9})
     monkeypatch.setattr("streaming.sql.sinks.write_topic", lambda *_, **__: None)
-    left = {at: Left(Counter({("k", f"{at}"): 1}), {0: at}) for at in (5, 6)}
+    left = {at: UnmatchedRecords(Counter({("k", f"{at}"): 1}), {0: at}) for at in (5, 6)}
     SentFile(str(tmp_path), "s", "i").write(7, newest=7, until=at(30), before=left[5], after=left[6])
     for done, number, found in ((6, 7, 5), (7, 7, 6), (7, 8, 6), (None, 7, 5), (None, 8, 6)):
-        known = None if done is None else Position("i", at(15), batch=done)
+        known = None if done is None else StreamPosition("i", at(15), batch=done)
         sink = sending(tmp_path, SHAPE, known, [0] * 20)
         sent, until, _ = sink._look("t", number, at(40))
         assert (sent.records, until) == (left[found].records, at(30)), (done, number)
@@ -210,7 +210,7 @@ def test_what_is_left_for_a_batch_depends_on_its_being_done(tmp_path: Path, monk
 
 
 def test_a_position_keeps_the_batch_that_reached_furthest_unless_there_is_state() -> None:
-    first = Position("i", {"a": {0: 100, 1: 7}}, batch=4, starts={"a": {0: 0, 1: 0}})
+    first = StreamPosition("i", {"a": {0: 100, 1: 7}}, batch=4, starts={"a": {0: 0, 1: 0}})
     again = {"a": {0: 50, 1: 7}}
     assert first.after({"a": {0: 0, 1: 0}}, again, 4, stateful=False) == first
     assert first.after(again, {"a": {0: 60, 1: 9}}, 5, stateful=False) == replace(

@@ -16,16 +16,16 @@ from ingest.settings import KafkaSettings
 from lakehouse.requests import Request
 from monitoring.metrics.stream import StreamMetrics
 from streaming.sql import handlers, rewind, supervisor, swap
-from streaming.sql.applied import Applied, Shadow, load_applied
+from streaming.sql.applied import AppliedStream, ShadowStream, load_applied
 from streaming.sql.header import parse_definition
-from streaming.sql.plan import Shape
-from streaming.sql.prepare import Prepared
+from streaming.sql.plan import CheckpointShape
+from streaming.sql.prepare import PreparedStream
 from streaming.sql.sinks import ensure_table
-from streaming.sql.sources import Sources
+from streaming.sql.sources import StatementSources
 
 TEXT = "-- sink: table\nSELECT device, n FROM readings\n"
 OTHER = TEXT.replace(" n ", " CAST(n AS STRING) AS n ")
-SHAPE = Shape(
+SHAPE = CheckpointShape(
     body="SELECT device, n FROM readings", sources=("readings",), tables=(), state=(),
     columns=(("device", "string"), ("n", "bigint")), sinks=("table",), key=None, watermark=None, late="drop",
     trigger_seconds=1.0, partitions=2,
@@ -40,8 +40,8 @@ def schema(**kinds: Any) -> str:
 LONG, TEXTUAL = schema(device="string", n="long"), schema(device="string", n="string")
 
 
-def applied(name: str = "x", **other: Any) -> Applied:
-    return Applied(name, TEXT, "i1", LONG, replace(SHAPE, **other), {})
+def applied(name: str = "x", **other: Any) -> AppliedStream:
+    return AppliedStream(name, TEXT, "i1", LONG, replace(SHAPE, **other), {})
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def writer(tmp_path: Path) -> Any:
 def prepares(monkeypatch: pytest.MonkeyPatch, text: str, columns: Any, found: str) -> Request:
     """A request whose text would be planned to this."""
     shape = replace(SHAPE, body=text, columns=columns)
-    prepared = Prepared(parse_definition("x", text), Sources((), ()), shape, found)
+    prepared = PreparedStream(parse_definition("x", text), StatementSources((), ()), shape, found)
     for module in (handlers, rewind):
-        monkeypatch.setattr(module, "prepare", lambda *_: prepared)
+        monkeypatch.setattr(module, "prepare_stream", lambda *_: prepared)
     return Request("streams.any", {"name": "x", "text": text, "since": "2026-11-28T00:00:00+00:00"})
 
 
@@ -104,14 +104,14 @@ def test_a_table_that_a_drop_kept_is_not_written_with_another_type(
 def test_an_apply_of_the_same_file_starts_a_failed_stream_again(writer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     starts: list[str] = []
 
-    def start(_: Any, stream: Applied, __: Any) -> Any:
+    def start(_: Any, stream: AppliedStream, __: Any) -> Any:
         starts.append(stream.name)
         if len(starts) == 1:
             message = "the table that it joins is gone"
             raise ConfigError(message)
         return SimpleNamespace(failure=lambda: None, query=None, sink=None, stop=lambda: None)
 
-    monkeypatch.setattr(supervisor, "resumed", lambda _, stream: stream)
+    monkeypatch.setattr(supervisor, "resolve_incarnation", lambda _, stream: stream)
     monkeypatch.setattr(supervisor, "start_stream", start)
     monkeypatch.setattr(supervisor, "progress_of", lambda *_: [])
     monkeypatch.setattr(supervisor, "_pool", lambda *_: nullcontext())
@@ -119,7 +119,9 @@ def test_an_apply_of_the_same_file_starts_a_failed_stream_again(writer: Any, mon
     writer.spark = SimpleNamespace(sparkContext=None)
     writer.kafka = SimpleNamespace(bootstrap_servers="kafka:9092")
     applied().save(writer.root)
-    streams = supervisor.Streams(writer, make_mirror=lambda _: SimpleNamespace(mirror=None, close=lambda: None))
+    streams = supervisor.StreamSupervisor(
+        writer, make_mirror=lambda _: SimpleNamespace(mirror=None, close=lambda: None)
+    )
     request = prepares(monkeypatch, TEXT, SHAPE.columns, LONG)
     try:
         streams.run()
@@ -226,11 +228,13 @@ def test_the_watermark_says_which_windows_are_closed(state: str, closed: list[in
 
 def test_what_neither_kafka_nor_a_table_has_is_named() -> None:
     oldest = {"t": {0: 10, 1: 4, 2: 7}}
-    assert swap.expired(({"t": {0: 12, 1: 2}}, {"t": {0: 8, 1: 3}}), oldest) == {"t": {0: [8, 10], 1: [2, 4]}}
+    assert swap.find_expired_offsets(({"t": {0: 12, 1: 2}}, {"t": {0: 8, 1: 3}}), oldest) == {
+        "t": {0: [8, 10], 1: [2, 4]}
+    }
 
 
 def test_a_swap_leaves_out_no_row_that_the_live_table_alone_has() -> None:
-    shadow = Shadow(applied(), "2026-11-28", {"t": {0: 8, 1: 3}}, "at")
+    shadow = ShadowStream(applied(), "2026-11-28", {"t": {0: 8, 1: 3}}, "at")
     for done, oldest in (({0: 8, 1: 3}, {0: 10, 1: 0}), ({0: 20, 1: 9}, {0: 8, 1: 3}), ({0: 8, 1: 9}, {0: 10, 1: 3})):
         swap.refuse_rows_lost(shadow, {"t": done}, {"t": oldest})
     with pytest.raises(TidegateError, match=r"offsets 8 to 9 of t partition 0.*Build the shadow again"):

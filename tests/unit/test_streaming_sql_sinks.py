@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 import streaming.sql.sent
 from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
-from ingest.tail import Start, TailRecord, judge_error
-from streaming.batches import Batches
+from ingest.tail import TailRecord, TailStart, judge_error
+from streaming.batches import BatchRunner
 from streaming.offsets import Offsets
-from streaming.sql.applied import Applied
+from streaming.sql.applied import AppliedStream
 from streaming.sql.marks import newest_stream_mark
-from streaming.sql.plan import Shape
-from streaming.sql.position import Position
-from streaming.sql.sent import Records, Sent, SentFile, sent_after, sent_since
-from streaming.sql.sinks import Sink, unstored
+from streaming.sql.plan import CheckpointShape
+from streaming.sql.position import StreamPosition
+from streaming.sql.sent import Records, SentFile, SentRecords, sent_after, sent_since
+from streaming.sql.sinks import StreamSink, find_unstored_start
 from streaming.sql.swap import sent_until
 
-SHAPE = Shape(
+SHAPE = CheckpointShape(
     body="SELECT device FROM readings", sources=("readings",), tables=(), state=(), columns=(("device", "string"),),
     sinks=("table", "topic"), key=None, watermark=None, late="drop", trigger_seconds=1.0, partitions=2,
 )  # fmt: skip
@@ -53,7 +53,7 @@ A = {"a": {0: 10, 1: 5}}
 def test_a_tables_offsets_say_what_of_a_batch_is_in_it_and_not_the_batchs_number(
     starts: Offsets, ends: Offsets, stored: Offsets, replay: bool, begin: Offsets | None
 ) -> None:
-    assert unstored(starts, ends, stored, replay=replay) == begin
+    assert find_unstored_start(starts, ends, stored, replay=replay) == begin
 
 
 @given(
@@ -69,14 +69,14 @@ def test_over_any_plans_that_are_lost_each_record_is_in_the_table_once(steps: li
         elif step == "batch" and plans[-1] < end:
             starts, ends = {"a": {0: plans[-1]}}, {"a": {0: min(end, plans[-1] + count)}}
             number = len(plans) - 1
-            begin = unstored(starts, ends, {"a": {0: stored}}, replay=number <= done)
+            begin = find_unstored_start(starts, ends, {"a": {0: stored}}, replay=number <= done)
             if begin is not None:
                 rows += range(begin["a"][0], ends["a"][0])
                 stored, done = ends["a"][0], number
             plans.append(ends["a"][0])
     while plans[-1] < end:
         plans.append(end)
-        begin = unstored({"a": {0: plans[-2]}}, {"a": {0: end}}, {"a": {0: stored}}, replay=False)
+        begin = find_unstored_start({"a": {0: plans[-2]}}, {"a": {0: end}}, {"a": {0: stored}}, replay=False)
         rows += range(begin["a"][0], end) if begin is not None else ()
     assert rows == list(range(end))
 
@@ -84,10 +84,10 @@ def test_over_any_plans_that_are_lost_each_record_is_in_the_table_once(steps: li
 def test_of_a_batch_that_the_table_has_in_part_the_rest_is_sent_and_written() -> None:
     written, sent = list[Any](), list[Any]()
 
-    class Counted(Sink):
+    class Counted(StreamSink):
         def __init__(self) -> None:
-            Batches.__init__(self)
-            self._applied = Applied("s", "SELECT 1", "i", "", SHAPE, {"a": {0: 0}})
+            BatchRunner.__init__(self)
+            self._applied = AppliedStream("s", "SELECT 1", "i", "", SHAPE, {"a": {0: 0}})
             self._appender, self._topic, self._follow = cast("Any", SimpleNamespace(version=3)), True, None
             self._number, self._reached, self.done, self.stored = 7, {"a": {0: 10}}, 7, {"a": {0: 15}}
             self._ends = lambda number: {"a": {0: 40}}
@@ -123,8 +123,8 @@ def test_a_batch_that_ends_earlier_in_one_partition_does_not_hide_what_the_table
             told.append(metadata)
 
     shape = replace(SHAPE, state=("windows",) if stateful else ())
-    sink = Sink.__new__(Sink)
-    sink._applied, sink._follow, sink._number = Applied("s", "SELECT 1", "i", "", shape, {}), None, 3
+    sink = StreamSink.__new__(StreamSink)
+    sink._applied, sink._follow, sink._number = AppliedStream("s", "SELECT 1", "i", "", shape, {}), None, 3
     sink._reached, sink.stored, sink.rows = {"a": {0: 10, 1: 5}}, {"a": {0: 12, 1: 5}}, 0
     table = SimpleNamespace(partitioned_by=())
     appender: Any = SimpleNamespace(begin=lambda: nullcontext(Append()), table=table)
@@ -161,7 +161,7 @@ def _topic(monkeypatch: pytest.MonkeyPatch, log: list[TailRecord]) -> list[tuple
     ends = {part: max((one.offset + 1 for one in log if one.partition == part), default=0) for part in (0, 1)}
 
     def tail(
-        _kafka: Any, _topic: str, start: Start, *, follow: bool, partition: int | None = None
+        _kafka: Any, _topic: str, start: TailStart, *, follow: bool, partition: int | None = None
     ) -> Iterator[TailRecord]:
         assert not follow
         looks.append((partition, start.at))
@@ -188,7 +188,7 @@ def test_the_topic_is_read_back_to_the_batch_before_and_no_other_incarnation_cou
     assert (sent.newest, sent.records.total()) == (8, 2_452)
     assert sent.records["k", "7 50"] == 1
     assert sent.records["k", "6 49"] == 0
-    assert sent_since(KafkaSettings(), "t", incarnation="i", number=9) == Sent()
+    assert sent_since(KafkaSettings(), "t", incarnation="i", number=9) == SentRecords()
 
 
 def test_of_an_uneven_topic_only_the_partition_with_a_large_batch_is_read_further_back(
@@ -213,14 +213,14 @@ _Rows = list[tuple[int, int]]
 """Partition and offset of each record, which is its row too."""
 
 
-class _Rerun(Sink):
+class _Rerun(StreamSink):
     """A sink that only sends; its topic is a list of batches and rows."""
 
     def __init__(
         self, log: list[tuple[int, tuple[int, int]]], plans: list[Offsets], kept: SentFile | None = None
     ) -> None:
-        Batches.__init__(self)
-        self._applied, self._appender = Applied("s", "SELECT 1", "i", "", SHAPE, plans[0]), None
+        BatchRunner.__init__(self)
+        self._applied, self._appender = AppliedStream("s", "SELECT 1", "i", "", SHAPE, plans[0]), None
         self._kafka, self._topic, self._follow = KafkaSettings(), True, None
         self._number, self._reached, self._sent = -1, plans[0], None
         self._sent_before, self._kept = Offsets(), kept
@@ -273,15 +273,15 @@ def test_over_plans_that_are_lost_and_planned_otherwise_each_record_is_sent_once
     ]
     plans = [*kept, *caught_up[1:], whole]
 
-    def found(ones: list[tuple[int, tuple[int, int]]]) -> Sent:
+    def found(ones: list[tuple[int, tuple[int, int]]]) -> SentRecords:
         counted = Counter((None, value(row)) for _, row in ones)
-        return Sent(cast("Records", counted), max((at for at, _ in ones), default=-1))
+        return SentRecords(cast("Records", counted), max((at for at, _ in ones), default=-1))
 
-    def sent_since(_kafka: Any, _topic: str, *, incarnation: str, number: int) -> Sent:
+    def sent_since(_kafka: Any, _topic: str, *, incarnation: str, number: int) -> SentRecords:
         assert incarnation == "i"
         return found([(at, row) for at, row in log if at >= number])
 
-    def sent_after(_kafka: Any, _topic: str, *, incarnation: str, offsets: dict[int, int]) -> Sent:
+    def sent_after(_kafka: Any, _topic: str, *, incarnation: str, offsets: dict[int, int]) -> SentRecords:
         return found(log[offsets[0] :])
 
     def unsent(rows: Any, sent: Records) -> tuple[_Rows, Records]:
@@ -338,7 +338,7 @@ def test_what_came_to_the_topic_since_is_found_by_offset_and_not_by_number(monke
     assert (dict(sent.records), sent.newest) == ({("k", "7-rest-00ff00ff 1"): 1}, 7)
     assert sent_after(KafkaSettings(), "t", incarnation="i", offsets={0: 4}).records.total() == 3
     done = {"9", "8-rest-1"}
-    assert sent_since(KafkaSettings(), "t", incarnation="i", number=7, finished=done) == Sent(sent.records, 9)
+    assert sent_since(KafkaSettings(), "t", incarnation="i", number=7, finished=done) == SentRecords(sent.records, 9)
 
 
 def test_a_user_without_rights_on_the_readers_group_reads_all_the_same() -> None:
@@ -348,10 +348,10 @@ def test_a_user_without_rights_on_the_readers_group_reads_all_the_same() -> None
 
 
 def test_a_swap_sends_no_batch_again_that_is_done_and_not_finished_in_the_checkpoint(tmp_path: Path) -> None:
-    live = Applied("s", "SELECT 1", "i", "", SHAPE, {"a": {0: 0, 1: 0}})
+    live = AppliedStream("s", "SELECT 1", "i", "", SHAPE, {"a": {0: 0, 1: 0}})
     (tmp_path / "_streams").mkdir()
     root, finished = str(tmp_path), {"a": {0: 10, 1: 7}}
     assert sent_until(root, live, finished) == finished
-    Position("i", {"a": {0: 15, 1: 7}}).save(root, "s")
+    StreamPosition("i", {"a": {0: 15, 1: 7}}).save(root, "s")
     assert sent_until(root, live, finished) == {"a": {0: 15, 1: 7}}
     assert sent_until(root, replace(live, incarnation="j"), finished) == finished

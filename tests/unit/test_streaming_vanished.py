@@ -9,7 +9,7 @@ from deploy.local.java import Java
 from deploy.local.kafka import EmbeddedKafka
 from lakehouse.files import sync_files
 from streaming.offsets import Mark, Offsets
-from streaming.vanished import Reached, Vanished, replay_from, vanished
+from streaming.vanished import FinishedBatch, VanishedCommits, find_vanished_commits, replay_from
 
 START: Offsets = {"a": {0: 5}}
 END: Offsets = {"a": {0: 9}}
@@ -17,30 +17,40 @@ VERSIONS = {"readings": 7, "dead_letters": 3, "duplicates": 0}
 MARK = Mark("app", 4, START, END, versions=VERSIONS, follows=("dead_letters",), at_ms=9)
 AFTER = VERSIONS | {"readings": 8}
 JAVA = Java(Path("/java"), Path("/java/bin/java"), (17, 0, 9), False, "test")
-UNKNOWN = Vanished("", -1, -1)
+UNKNOWN = VanishedCommits("", -1, -1)
 
-CASES: dict[str, tuple[Mark | None, dict[str, int], Reached | None, list[Vanished]]] = {
-    "all is there": (MARK, AFTER | {"dead_letters": 4}, Reached("app", 4, END), []),
-    "killed between two tables, the batch comes again": (MARK, AFTER, Reached("app", 3, START), []),
-    "what should follow is not there": (MARK, AFTER, Reached("app", 4, END), [Vanished("dead_letters", 3, 4)]),
-    "the checkpoint is gone too": (MARK, AFTER | {"dead_letters": 2}, None, [Vanished("dead_letters", 2, 3)]),
+CASES: dict[str, tuple[Mark | None, dict[str, int], FinishedBatch | None, list[VanishedCommits]]] = {
+    "all is there": (MARK, AFTER | {"dead_letters": 4}, FinishedBatch("app", 4, END), []),
+    "killed between two tables, the batch comes again": (MARK, AFTER, FinishedBatch("app", 3, START), []),
+    "what should follow is not there": (
+        MARK,
+        AFTER,
+        FinishedBatch("app", 4, END),
+        [VanishedCommits("dead_letters", 3, 4)],
+    ),
+    "the checkpoint is gone too": (MARK, AFTER | {"dead_letters": 2}, None, [VanishedCommits("dead_letters", 2, 3)]),
     "the checkpoint is past every mark": (
         MARK,
         AFTER | {"dead_letters": 4},
-        Reached("app", 5, {"a": {0: 12}}),
+        FinishedBatch("app", 5, {"a": {0: 12}}),
         [UNKNOWN],
     ),
     "a new partition is past every mark": (
         MARK,
         AFTER | {"dead_letters": 4},
-        Reached("app", 5, {"a": {0: 9, 1: 1}}),
+        FinishedBatch("app", 5, {"a": {0: 9, 1: 1}}),
         [UNKNOWN],
     ),
-    "a new checkpoint without a mark of its own": (MARK, AFTER, Reached("other", 0, END), []),
-    "a new checkpoint whose marks are gone": (MARK, AFTER, Reached("other", 0, {"a": {0: 12}}), [UNKNOWN]),
-    "a new checkpoint that began behind every mark": (MARK, AFTER, Reached("other", -1, {"a": {0: 12}}), [UNKNOWN]),
-    "a mark of an older version": (replace(MARK, versions={}), {}, Reached("app", 9, {"a": {0: 99}}), []),
-    "no mark at all, and a batch is done": (None, {}, Reached("app", 0, END), [UNKNOWN]),
+    "a new checkpoint without a mark of its own": (MARK, AFTER, FinishedBatch("other", 0, END), []),
+    "a new checkpoint whose marks are gone": (MARK, AFTER, FinishedBatch("other", 0, {"a": {0: 12}}), [UNKNOWN]),
+    "a new checkpoint that began behind every mark": (
+        MARK,
+        AFTER,
+        FinishedBatch("other", -1, {"a": {0: 12}}),
+        [UNKNOWN],
+    ),
+    "a mark of an older version": (replace(MARK, versions={}), {}, FinishedBatch("app", 9, {"a": {0: 99}}), []),
+    "no mark at all, and a batch is done": (None, {}, FinishedBatch("app", 0, END), [UNKNOWN]),
     "nothing was landed yet": (None, {}, None, []),
 }
 
@@ -48,12 +58,14 @@ CASES: dict[str, tuple[Mark | None, dict[str, int], Reached | None, list[Vanishe
 @pytest.mark.parametrize("case", CASES)
 def test_what_is_gone_is_known_from_what_is_left(case: str) -> None:
     mark, versions, reached, gone = CASES[case]
-    assert vanished(mark, versions, reached) == gone
+    assert find_vanished_commits(mark, versions, reached) == gone
 
 
 def test_a_new_checkpoint_may_begin_behind_every_mark_where_a_loss_was_accepted() -> None:
-    assert vanished(MARK, AFTER, Reached("other", -1, {"a": {0: 12}}), passed_over=True) == []
-    assert vanished(MARK, AFTER | {"dead_letters": 2}, Reached("other", -1, END)) == [Vanished("dead_letters", 2, 3)]
+    assert find_vanished_commits(MARK, AFTER, FinishedBatch("other", -1, {"a": {0: 12}}), passed_over=True) == []
+    assert find_vanished_commits(MARK, AFTER | {"dead_letters": 2}, FinishedBatch("other", -1, END)) == [
+        VanishedCommits("dead_letters", 2, 3)
+    ]
 
 
 def test_records_are_read_again_from_the_newest_batch_that_the_table_is_known_to_have() -> None:
@@ -61,11 +73,11 @@ def test_records_are_read_again_from_the_newest_batch_that_the_table_is_known_to
         replace(MARK, batch=batch, starts={"a": {0: batch}}, versions={"dead_letters": letters}, at_ms=batch)
         for batch, letters in ((1, 1), (2, 2), (3, 2), (4, 3))
     ]
-    assert replay_from(Vanished("dead_letters", 2, 3), marks, marks[-1], {}) == {"a": {0: 3}}
-    assert replay_from(Vanished("dead_letters", 0, 3), marks, marks[-1], {}) == {"a": {0: 0}}
+    assert replay_from(VanishedCommits("dead_letters", 2, 3), marks, marks[-1], {}) == {"a": {0: 3}}
+    assert replay_from(VanishedCommits("dead_letters", 0, 3), marks, marks[-1], {}) == {"a": {0: 0}}
     assert replay_from(UNKNOWN, marks, marks[-1], {}) == END
     grown = replace(marks[-1], ends={"a": {0: 10, 1: 4}})
-    assert replay_from(Vanished("dead_letters", 2, 3), marks, grown, {}) == {"a": {0: 3, 1: 0}}, "added since"
+    assert replay_from(VanishedCommits("dead_letters", 2, 3), marks, grown, {}) == {"a": {0: 3, 1: 0}}, "added since"
     assert replay_from(UNKNOWN, [], None, START) == START
 
 

@@ -13,7 +13,14 @@ from itertools import accumulate
 from typing import Final, Literal
 
 __all__ = [
-    "OWN_PARTITIONERS", "Partitioner", "client_addresses", "late_records", "network_of", "placed", "skew_figures", "split_keys",
+    "OWN_PARTITIONERS",
+    "Partitioner",
+    "assign_partitions",
+    "client_addresses",
+    "late_records",
+    "network_of",
+    "skew_figures",
+    "split_keys",
 ]  # fmt: skip
 
 Partitioner = Literal["network", "balanced", "round_robin", "murmur2", "consistent"]
@@ -43,7 +50,7 @@ def network_of(address: bytes) -> bytes:
     return address.rpartition(b".")[0]
 
 
-def placed(addresses: Sequence[bytes], partitioner: Partitioner, partitions: int) -> list[int | None]:
+def assign_partitions(addresses: Sequence[bytes], partitioner: Partitioner, partitions: int) -> list[int | None]:
     """The partition of each record by a partitioner of ours; None where the client library decides."""
     match partitioner:
         case "round_robin":

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from deploy.bench.kafka_load.latency import Latencies
 
-__all__ = ["ClientWork", "measured", "seconds_of"]
+__all__ = ["ClientWork", "elapsed_seconds", "measure_client"]
 
 
 @dataclass(kw_only=True)
@@ -56,7 +56,7 @@ class ClientWork:
 
 
 @contextmanager
-def measured(begin_at: float) -> Iterator[tuple[ClientWork, Latencies]]:
+def measure_client(begin_at: float) -> Iterator[tuple[ClientWork, Latencies]]:
     """Wait until it is time to begin, and measure the block; the block itself sets when its last message was."""
     time.sleep(max(0.0, begin_at - time.time()))
     latencies = Latencies(int(begin_at * 1_000_000))
@@ -67,6 +67,6 @@ def measured(begin_at: float) -> Iterator[tuple[ClientWork, Latencies]]:
     work.latencies = latencies.encode()
 
 
-def seconds_of(clients: Collection[ClientWork]) -> float:
+def elapsed_seconds(clients: Collection[ClientWork]) -> float:
     """Return the seconds from the first client's start to the last one's end; never 0."""
     return max(1e-6, max(one.ended for one in clients) - min(one.began for one in clients))

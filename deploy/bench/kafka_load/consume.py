@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from deploy.bench.kafka_load.client_work import ClientWork, measured
+from deploy.bench.kafka_load.client_work import ClientWork, measure_client
 from deploy.bench.kafka_load.latency import Latencies
-from deploy.bench.kafka_load.worker import serve, take_plan
+from deploy.bench.kafka_load.worker import serve_sessions, take_plan
 from deploy.bench.kafka_load.workload import STAMP_BYTES, due_us
 
 __all__ = ["main"]
@@ -76,7 +76,7 @@ class _Load:
                 ends.update((int(number), end) for number, end in json.loads(line).items())
             return sum(ends.get(number, 0) - start for number, start in self._starts.items())
 
-        with measured(begin_at) as (self.work, self._latencies):
+        with measure_client(begin_at) as (self.work, self._latencies):
             self._consumer.assign([TopicPartition(self._topic, *where) for where in self._starts.items()])
             self._follow(wanted)
         self._consumer.unassign()
@@ -129,7 +129,7 @@ def main() -> None:
     plan = take_plan()
     load = _Load(plan["topic"], plan["partitions"], plan["conf"], plan["fetch_bytes"], plan["fetch_min_bytes"])
     load.warm(plan["warm_topic"])
-    serve(lambda begin_at, lines: load.run(float(begin_at), lines.take_if_there))
+    serve_sessions(lambda begin_at, lines: load.run(float(begin_at), lines.take_if_there))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from deploy.bench.kafka_load.feed import Feed, SteadyLoad, count_backwards, longest_pause_ms
-from deploy.bench.kafka_load.own_topic import own_topic
+from deploy.bench.kafka_load.feed import RecordFeed, SteadyLoad, count_backwards, longest_pause_ms
+from deploy.bench.kafka_load.own_topic import temporary_topic
 from deploy.bench.kafka_load.workload import due_us
 from deploy.bench.waiting import await_condition
 from ingest.cluster_reader import ClusterReader
@@ -23,7 +23,7 @@ from ingest.security import client_conf
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import delete_topic
 
-__all__ = ["Course", "Outage", "figures_of", "run_failover"]
+__all__ = ["FailoverTimes", "Outage", "figures_of", "run_failover"]
 
 Outage = Callable[[], AbstractContextManager[int]]
 """Kills a server and starts it again at the end of the block, whose value is the time of the kill in microseconds since 1970."""
@@ -40,7 +40,7 @@ _await = partial(await_condition, seconds=_PATIENCE_SECONDS, look_seconds=_POLL_
 
 
 @dataclass(frozen=True, kw_only=True)
-class Course:
+class FailoverTimes:
     """Events of a failover, in microseconds since 1970.
 
     Attributes:
@@ -75,7 +75,7 @@ def run_failover(load: SteadyLoad, kafka: KafkaSettings, outage: Outage) -> dict
     Raises:
         UnavailableError: something did not come back within two minutes.
     """
-    with own_topic(load, kafka):
+    with temporary_topic(load, kafka):
         try:
             return _measure(load, kafka, outage)
         finally:
@@ -86,7 +86,7 @@ def _measure(load: SteadyLoad, kafka: KafkaSettings, outage: Outage) -> dict[str
     conf = client_conf(kafka, client_id="tidegate-bench")
     everywhere = set(range(load.partitions))
     with ExitStack() as parts:
-        feed = _feeding(parts, Feed(load, conf))
+        feed = _feeding(parts, RecordFeed(load, conf))
         watch = parts.enter_context(_watching(kafka, load.topic))
         _await(lambda: _served(load, feed, 0) == everywhere, f"not all partitions of {load.topic} accepted a record")
         _await(lambda: _least(watch) == load.replication, f"not all copies of {load.topic} were in sync")
@@ -105,7 +105,7 @@ def _measure(load: SteadyLoad, kafka: KafkaSettings, outage: Outage) -> dict[str
         _await(lambda: _least(watch) == load.replication, "not all copies were in sync after the restart")
         time.sleep(_STEADY_SECONDS)
         feed.stop()
-        course = Course(
+        course = FailoverTimes(
             killed_us=killed_us, first_after=first_after, new_topic_us=new_topic_us, restarted_us=restarted_us,
             answered_us=answered_us, acknowledged=dict(feed.acknowledged), in_sync=list(watch),
             records=_read(kafka, load.topic, conf),
@@ -113,7 +113,7 @@ def _measure(load: SteadyLoad, kafka: KafkaSettings, outage: Outage) -> dict[str
         return {**figures_of(load, course), "failed": feed.failed}
 
 
-def figures_of(load: SteadyLoad, course: Course) -> dict[str, float]:
+def figures_of(load: SteadyLoad, course: FailoverTimes) -> dict[str, float]:
     """The figures of a course; those with `_ms` count from the kill, where nothing else is said.
 
     Returns:
@@ -151,13 +151,13 @@ def figures_of(load: SteadyLoad, course: Course) -> dict[str, float]:
     return figures
 
 
-def _feeding(parts: ExitStack, feed: Feed) -> Feed:
+def _feeding(parts: ExitStack, feed: RecordFeed) -> RecordFeed:
     feed.start()
     parts.callback(feed.stop)
     return feed
 
 
-def _served(load: SteadyLoad, feed: Feed, since: int) -> set[int]:
+def _served(load: SteadyLoad, feed: RecordFeed, since: int) -> set[int]:
     """Partitions with an acknowledged record of this number or a later one."""
     return {number % load.partitions for number in feed.acknowledged.copy() if number >= since}
 
@@ -200,7 +200,7 @@ def _await_new_topic(load: SteadyLoad, conf: Mapping[str, Any]) -> int:
     client = AdminClient({**conf, **quiet})
     _await(lambda: _made(client, wanted), "no new topic could be created after the kill")
     with ExitStack() as parts:
-        feed = _feeding(parts, Feed(new, dict(conf)))
+        feed = _feeding(parts, RecordFeed(new, dict(conf)))
         _await(lambda: bool(feed.acknowledged), "the new topic did not accept a record")
         return min(feed.acknowledged.copy().values())
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from deploy.bench.kafka_load.workload import stamped
+from deploy.bench.kafka_load.workload import stamp_value
 
-__all__ = ["Feed", "SteadyLoad", "count_backwards", "longest_pause_ms"]
+__all__ = ["RecordFeed", "SteadyLoad", "count_backwards", "longest_pause_ms"]
 
 _TICK_SECONDS: Final = 0.002
 _FLUSH_SECONDS: Final = 60.0
@@ -38,7 +38,7 @@ class SteadyLoad:
         return {"min.insync.replicas": str(max(1, self.replication - 1))}
 
 
-class Feed:
+class RecordFeed:
     """Produces record number 0, 1, 2, … of a load, number N to partition N modulo their count, until it is stopped.
 
     A record's value is its number. The producer is idempotent with acks=all, so an order within a partition is kept.
@@ -85,7 +85,10 @@ class Feed:
                 partition = number % self._load.partitions
                 try:
                     self._producer.produce(
-                        self._load.topic, stamped(number, b""), partition=partition, on_delivery=self._report(number)
+                        self._load.topic,
+                        stamp_value(number, b""),
+                        partition=partition,
+                        on_delivery=self._report(number),
                     )
                 except BufferError:
                     # Kafka has not answered for long: what is due stays due.

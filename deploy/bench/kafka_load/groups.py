@@ -9,16 +9,16 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from deploy.bench.kafka_load.feed import Feed, SteadyLoad, count_backwards, longest_pause_ms
-from deploy.bench.kafka_load.own_topic import own_topic
-from deploy.bench.kafka_load.worker import Worker, open_worker
+from deploy.bench.kafka_load.feed import RecordFeed, SteadyLoad, count_backwards, longest_pause_ms
+from deploy.bench.kafka_load.own_topic import temporary_topic
+from deploy.bench.kafka_load.worker import LoadWorker, open_worker
 from deploy.bench.temporary import signed_folder
 from deploy.bench.waiting import await_condition
 from ingest.contract.errors import UnavailableError
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
 
-__all__ = ["Event", "GroupRun", "Journal", "Protocol", "figures_of", "range_shares", "run_group"]
+__all__ = ["Event", "GroupRun", "MemberJournal", "Protocol", "figures_of", "range_shares", "run_group"]
 
 Event = Literal["none", "leave", "join", "die", "leader_killed"]
 Protocol = Literal["range", "cooperative", "consumer"]
@@ -49,7 +49,7 @@ class GroupRun(SteadyLoad):
 
 
 @dataclass
-class Journal:
+class MemberJournal:
     """Notes of one member: records as (partition, number, microseconds), assignments as (microseconds, partitions)."""
 
     records: list[tuple[int, int, int]] = field(default_factory=list)
@@ -60,7 +60,7 @@ class Journal:
     """Member id in the group; the range assignment sorts members by it."""
 
     @classmethod
-    def read(cls, text: str) -> "Journal":
+    def read(cls, text: str) -> "MemberJournal":
         """Read the lines of a file; a line that a kill truncated is left out."""
         found = cls()
         found.add(text)
@@ -109,7 +109,7 @@ def run_group(
     Raises:
         UnavailableError: a member ended early, or the group did not settle within a minute.
     """
-    with own_topic(run, kafka):
+    with temporary_topic(run, kafka):
         return _Course(run, kafka).figures(kill_leader)
 
 
@@ -123,7 +123,7 @@ class _Course:
         run = self._run
         with self._parts:
             folder = self._parts.enter_context(signed_folder())
-            feed = Feed(run, self._conf)
+            feed = RecordFeed(run, self._conf)
             feed.start()
             self._parts.callback(feed.stop)
             self._add(folder, run.members)
@@ -195,7 +195,7 @@ class _Course:
         otherwise = f"the group of {len(members)} members on {self._run.partitions} partitions did not settle"
         await_condition(settled, otherwise, seconds=_SETTLE_SECONDS, look_seconds=_POLL_SECONDS)
 
-    def _await_numbers(self, feed: Feed) -> None:
+    def _await_numbers(self, feed: RecordFeed) -> None:
         """Wait until all acknowledged records are read, or no more come."""
         deadline = time.monotonic() + _SETTLE_SECONDS
         while time.monotonic() < deadline:
@@ -208,16 +208,16 @@ class _Course:
 @dataclass
 class _Member:
     name: str
-    worker: Worker
+    worker: LoadWorker
     file: Path
-    _journal: Journal = field(default_factory=Journal)
+    _journal: MemberJournal = field(default_factory=MemberJournal)
     _read_bytes: int = 0
 
     def leave(self) -> None:
         """Leave the group like a consumer that is closed; returns at once."""
         self.worker.say("leave")
 
-    def journal(self) -> Journal:
+    def journal(self) -> MemberJournal:
         """All that it wrote down until now; only what is new since the last call is read."""
         if self.file.exists():
             with self.file.open("rb") as file:
@@ -237,7 +237,11 @@ def _member(name: str, plan: Mapping[str, Any]) -> Iterator[_Member]:
 
 
 def figures_of(
-    run: GroupRun, journals: Mapping[str, Journal], stay: Sequence[str], acknowledged: Mapping[int, int], at_us: int
+    run: GroupRun,
+    journals: Mapping[str, MemberJournal],
+    stay: Sequence[str],
+    acknowledged: Mapping[int, int],
+    at_us: int,
 ) -> dict[str, float]:
     """The figures of `run_group` from what members and producer wrote down.
 
@@ -287,7 +291,7 @@ def _unacknowledged_ms(partitions: int, acknowledged: Mapping[int, int], at_us: 
     return max(longest_pause_ms([*(times[one] or [at_us]), last], at_us) for one in range(partitions))
 
 
-def _off_range(run: GroupRun, journals: Sequence[Journal]) -> int:
+def _off_range(run: GroupRun, journals: Sequence[MemberJournal]) -> int:
     """Members that have other partitions than the range assignment gives to them; one without a name among those."""
     shares = range_shares([one.member_id for one in journals], run.partitions)
     return sum(not one.member_id or one.has != shares[one.member_id] for one in journals)

@@ -12,15 +12,15 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from deploy.bench.kafka_load.addresses import (
     OWN_PARTITIONERS,
+    assign_partitions,
     client_addresses,
     late_records,
     network_of,
-    placed,
     split_keys,
 )
-from deploy.bench.kafka_load.client_work import ClientWork, measured
-from deploy.bench.kafka_load.worker import serve, take_plan
-from deploy.bench.kafka_load.workload import Workload, due_us, stamped
+from deploy.bench.kafka_load.client_work import ClientWork, measure_client
+from deploy.bench.kafka_load.worker import serve_sessions, take_plan
+from deploy.bench.kafka_load.workload import Workload, due_us, stamp_value
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["Batch", "batches_of", "feed_batches", "keyed_producer", "main"]
@@ -56,7 +56,7 @@ def batches_of(
     for start in range(0, len(keys), window):
         by_place: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for at in range(start, min(start + window, len(keys))):
-            key, place, value = keys[at], places[at], stamped(first + at, padding)
+            key, place, value = keys[at], places[at], stamp_value(first + at, padding)
             by_place[-1 if place is None else place].append(
                 {"value": value} if key is None else {"value": value, "key": key}
             )
@@ -108,7 +108,7 @@ class _Load:
         self._workload = workload = Workload(**plan["workload"])
         self._conf, self._errors = plan["conf"], 0
         addresses = client_addresses(workload.messages, networks=plan["networks"])
-        places = placed(addresses, plan["partitioner"], workload.partitions)
+        places = assign_partitions(addresses, plan["partitioner"], workload.partitions)
         self._batches = batches_of(addresses, places, bytes(workload.message_bytes - 8), rate=workload.rate)
         self._producer = keyed_producer(
             self._conf,
@@ -119,7 +119,7 @@ class _Load:
 
     def produce(self) -> ClientWork:
         """All records, as fast as it goes, until Kafka had the last one."""
-        with measured(time.time()) as (work, _):
+        with measure_client(time.time()) as (work, _):
             feed_batches(self._producer, self._workload.topic, self._batches, self._workload.rate)
             work.ended = time.time()
         work.errors = self._errors
@@ -130,7 +130,7 @@ class _Load:
         topic, count = self._workload.topic, self._workload.messages
         consumer = Consumer({**self._conf, "group.id": topic, "enable.auto.commit": False, "log_level": 0})
         found: list[Any] = []
-        with measured(time.time()) as (work, _):
+        with measure_client(time.time()) as (work, _):
             consumer.assign([TopicPartition(topic, number, 0) for number in range(self._workload.partitions)])
             silent_since = time.monotonic()
             while len(found) < count and time.monotonic() - silent_since < _SILENT_SECONDS:
@@ -158,7 +158,7 @@ class _Load:
 def main() -> None:
     """One process from the command line."""
     load = _Load(take_plan())
-    serve(lambda word, _lines: load.produce() if word.strip() == "produce" else load.read())
+    serve_sessions(lambda word, _lines: load.produce() if word.strip() == "produce" else load.read())
 
 
 if __name__ == "__main__":

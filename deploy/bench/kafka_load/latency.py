@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from deploy.bench.kafka_load.over_time import OverTime
 
-__all__ = ["Latencies", "merged"]
+__all__ = ["Latencies", "merge_latencies"]
 
 _FIGURES: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 _SAMPLES: Final = 10
@@ -32,7 +32,7 @@ class Latencies:
             self.record(now_us - due[at], min(step, len(due) - at), due_us=due[at])
 
     def encode(self) -> str:
-        """Encode as text for another process; `merged` reads it."""
+        """Encode as text for another process; `merge_latencies` reads it."""
         return self._over_time.encode()
 
     def add(self, encoded: str) -> None:
@@ -85,7 +85,7 @@ class Latencies:
         return percent == 100.0 or self.timed * (100.0 - percent) >= 99.999
 
 
-def merged(encoded: Iterable[str]) -> Latencies:
+def merge_latencies(encoded: Iterable[str]) -> Latencies:
     """The latencies of several processes as one."""
     found = Latencies()
     for text in encoded:

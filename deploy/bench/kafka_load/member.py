@@ -12,7 +12,7 @@ from typing import Any, Final, TextIO
 
 from confluent_kafka import Consumer, TopicPartition
 
-from deploy.bench.kafka_load.worker import READY, give, take_plan
+from deploy.bench.kafka_load.worker import READY, send_line, take_plan
 from deploy.bench.kafka_load.workload import due_us
 
 __all__ = ["main"]
@@ -68,7 +68,7 @@ def main() -> None:
     plan = take_plan()
     with open(plan["journal"], "a", encoding="utf-8") as journal:
         member = _Member(plan["topic"], plan["conf"], journal, incremental=plan["incremental"])
-        give(READY)
+        send_line(READY)
         if not sys.stdin.readline():
             return
         member.join()

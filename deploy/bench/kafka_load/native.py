@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.bench.kafka_load.client_work import ClientWork, measured
+from deploy.bench.kafka_load.client_work import ClientWork, measure_client
 from deploy.bench.kafka_load.produce import BLOCK, DRAIN_SECONDS, WAIT_SECONDS, block_size
-from deploy.bench.kafka_load.worker import StarterLines, serve, take_plan
-from deploy.bench.kafka_load.workload import Workload, producer_options, stamped
+from deploy.bench.kafka_load.worker import StarterLines, serve_sessions, take_plan
+from deploy.bench.kafka_load.workload import Workload, producer_options, stamp_value
 from ingest.contract.errors import ConfigError, UnavailableError
 
 __all__ = ["NativeProducer", "main"]
@@ -126,7 +126,7 @@ def _send(producer: NativeProducer, workload: Workload, topic: str, messages: in
     size, padding = block_size(workload, messages), bytes(workload.message_bytes - 8)
     while messages:
         count = min(size, messages)
-        producer.send(topic, number % workload.partitions, stamped(time.time_ns() // 1000, padding), count)
+        producer.send(topic, number % workload.partitions, stamp_value(time.time_ns() // 1000, padding), count)
         messages -= count
         number += 1
     return producer.drain()
@@ -147,13 +147,13 @@ def main() -> None:
     _warm(producer, workload, plan["warm_topic"], plan["warmup_messages"], number)
 
     def run(begin_at: str, _lines: StarterLines) -> ClientWork:
-        with measured(float(begin_at)) as (work, _):
+        with measure_client(float(begin_at)) as (work, _):
             work.errors = _send(producer, workload, workload.topic, messages, number)
             work.ended = time.time()
         work.messages = messages
         return work
 
-    serve(run)
+    serve_sessions(run)
 
 
 if __name__ == "__main__":

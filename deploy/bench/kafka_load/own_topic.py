@@ -9,11 +9,11 @@ from ingest.contract.errors import FatalError
 from ingest.settings import KafkaSettings
 from ingest.topic_setup import create_topic, delete_topic
 
-__all__ = ["own_topic"]
+__all__ = ["temporary_topic"]
 
 
 @contextmanager
-def own_topic(load: Workload | SteadyLoad, kafka: KafkaSettings, name: str = "") -> Iterator[None]:
+def temporary_topic(load: Workload | SteadyLoad, kafka: KafkaSettings, name: str = "") -> Iterator[None]:
     """Make the topic of a load, or another one as it with this name; it is removed when the block ends.
 
     Raises:

@@ -4,8 +4,8 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from deploy.bench.kafka_load.addresses import Partitioner, skew_figures
-from deploy.bench.kafka_load.client_work import seconds_of
-from deploy.bench.kafka_load.own_topic import own_topic
+from deploy.bench.kafka_load.client_work import elapsed_seconds
+from deploy.bench.kafka_load.own_topic import temporary_topic
 from deploy.bench.kafka_load.run import settled_ends
 from deploy.bench.kafka_load.worker import START_SECONDS, open_worker
 from deploy.bench.kafka_load.workload import Workload
@@ -54,7 +54,7 @@ def run_partitioner(
         "partitioner": partitioner, "networks": networks,
     }  # fmt: skip
     seconds = START_SECONDS + 3 * workload.messages / min(workload.rate or _SLOW_RATE, _SLOW_RATE)
-    with own_topic(workload, kafka), open_worker("keyed", plan) as worker:
+    with temporary_topic(workload, kafka), open_worker("keyed", plan) as worker:
         worker.await_ready(seconds)
         worker.say("produce")
         sent = worker.work(seconds)
@@ -69,8 +69,8 @@ def run_partitioner(
         "again": read.again,
         "produced": produced,
         "consumed": read.messages,
-        "produce_per_second": round(produced / seconds_of([sent]), 1),
-        "consume_per_second": round(read.messages / seconds_of([read]), 1),
+        "produce_per_second": round(produced / elapsed_seconds([sent]), 1),
+        "consume_per_second": round(read.messages / elapsed_seconds([read]), 1),
         "client_cpu_us_per_message": round(sent.cpu_seconds / workload.messages * 1e6, 3),
         "errors": sent.errors,
     }

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
-from deploy.bench.kafka_load.own_topic import own_topic
+from deploy.bench.kafka_load.own_topic import temporary_topic
 from deploy.bench.kafka_load.run import run_workload
-from deploy.bench.kafka_load.workload import Workload, producer_options, shares
+from deploy.bench.kafka_load.workload import Workload, producer_options, split_evenly
 from deploy.bench.temporary import signed_folder
 from ingest.contract.errors import UnavailableError
 from ingest.settings import KafkaSettings
@@ -56,7 +56,7 @@ def run_peer(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, 
 
 def _by_tools(workload: Workload, kafka: KafkaSettings, tool: Tool) -> dict[str, float]:
     topic = f"{workload.topic}-peer"
-    with own_topic(workload, kafka, topic):
+    with temporary_topic(workload, kafka, topic):
         return {**_produce(workload, topic, kafka, tool), **_consume(workload, topic, kafka, tool)}
 
 
@@ -100,8 +100,8 @@ def _produce(workload: Workload, topic: str, kafka: KafkaSettings, tool: Tool) -
         "max.in.flight.requests.per.connection": 1_000_000, "enable.idempotence": "false",
     }  # fmt: skip
     parts = zip(
-        shares(_records(workload), workload.producers),
-        shares(workload.warmup_messages, workload.producers),
+        split_evenly(_records(workload), workload.producers),
+        split_evenly(workload.warmup_messages, workload.producers),
         strict=True,
     )
     with ThreadPoolExecutor(workload.producers) as pool:

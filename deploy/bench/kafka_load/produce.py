@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from deploy.bench.kafka_load.client_work import ClientWork, measured
+from deploy.bench.kafka_load.client_work import ClientWork, measure_client
 from deploy.bench.kafka_load.latency import Latencies
-from deploy.bench.kafka_load.worker import serve, take_plan
-from deploy.bench.kafka_load.workload import Workload, message_keys, producer_options, stamped
+from deploy.bench.kafka_load.worker import serve_sessions, take_plan
+from deploy.bench.kafka_load.workload import Workload, message_keys, producer_options, stamp_value
 
 __all__ = ["BLOCK", "DRAIN_SECONDS", "WAIT_SECONDS", "block_size", "main"]
 
@@ -45,7 +45,7 @@ class _Load:
 
     def run(self, begin_at: float) -> ClientWork:
         """Produce this producer's part of one session."""
-        with measured(begin_at) as (self.work, self._latencies):
+        with measure_client(begin_at) as (self.work, self._latencies):
             self._produce(self._workload.topic, self._messages, begin_at)
             self.work.ended = time.time()
         self.work.messages, self.work.fill_seconds = self._messages, self._fill_seconds
@@ -74,7 +74,7 @@ class _Load:
         size, left, number = block_size(workload, messages), messages, self._number
         while left:
             due = time.time_ns() // 1000
-            block = _block(stamped(due, self._padding), keys[: min(size, left)])
+            block = _block(stamp_value(due, self._padding), keys[: min(size, left)])
             timed = self._timed(due)
             for at in (*range(_TIMED_OF_BLOCK - 1, len(block) - 1, _TIMED_OF_BLOCK), len(block) - 1):
                 block[at] = {**block[at], "callback": timed}
@@ -106,7 +106,7 @@ class _Load:
             for number in range(sent, due_count):
                 due = int((begin_at + number / rate) * 1_000_000)
                 callback = self._timed(due) if number % every == 0 else None
-                self._one(topic, stamped(due, self._padding), keys[number % BLOCK], callback)
+                self._one(topic, stamp_value(due, self._padding), keys[number % BLOCK], callback)
             if due_count > sent:
                 self.work.late_ms = max(self.work.late_ms, (now - begin_at - sent / rate) * 1000)
                 sent = due_count
@@ -151,7 +151,7 @@ def main() -> None:
     plan = take_plan()
     load = _Load(Workload(**plan["workload"]), plan["conf"], plan["messages"], plan["number"])
     load.warm(plan["warm_topic"], plan["warmup_messages"], plan["retained"])
-    serve(lambda begin_at, _lines: load.run(float(begin_at)))
+    serve_sessions(lambda begin_at, _lines: load.run(float(begin_at)))
 
 
 if __name__ == "__main__":

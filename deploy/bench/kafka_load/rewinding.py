@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deploy.bench.kafka_load.keyed import Batch, batches_of, feed_batches, keyed_producer
-from deploy.bench.kafka_load.own_topic import own_topic
+from deploy.bench.kafka_load.own_topic import temporary_topic
 from deploy.bench.kafka_load.workload import Workload, due_us
 from ingest.contract.errors import ConfigError, UnavailableError
-from ingest.rewind import Move, Target, plan_rewind, rewind
+from ingest.rewind import OffsetMove, RewindTarget, plan_rewind, rewind
 from ingest.security import client_conf
 from ingest.settings import KafkaSettings
 
@@ -50,7 +50,7 @@ def run_rewind(workload: Workload, kafka: KafkaSettings, way: Way = "seek_offset
     if messages < 2 * partitions:
         message = f"rewind {workload.topic}: {messages} messages, wanted two for each of {partitions} partitions"
         raise ConfigError(message)
-    with own_topic(workload, kafka):
+    with temporary_topic(workload, kafka):
         try:
             return _Course(workload, kafka, way).figures()
         except KafkaException as error:
@@ -121,7 +121,7 @@ class _Course:
     def _set_back(self, at_ms: int) -> int | None:
         """Returns how many records the plan says that the group reads again."""
         topic = self._workload.topic
-        target = Target("time", at_ms) if self._way == "group_time" else Target("offset", self._middle)
+        target = RewindTarget("time", at_ms) if self._way == "group_time" else RewindTarget("offset", self._middle)
         moves = plan_rewind(self._kafka, topic, topic, target)
         rewind(self._kafka, topic, topic, moves)
         return _planned_again(moves)
@@ -154,7 +154,7 @@ class _Course:
         )
 
 
-def _planned_again(moves: Sequence[Move]) -> int | None:
+def _planned_again(moves: Sequence[OffsetMove]) -> int | None:
     """Return the sum over all partitions; None if the group never committed in one of them."""
     known = [move.again for move in moves if move.again is not None]
     return sum(known) if len(known) == len(moves) else None

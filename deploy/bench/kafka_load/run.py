@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import Any, Final, Literal
 
 from deploy.bench.kafka_load.client_work import ClientWork
-from deploy.bench.kafka_load.own_topic import own_topic
+from deploy.bench.kafka_load.own_topic import temporary_topic
 from deploy.bench.kafka_load.segments import ReadCost, SegmentFiles
-from deploy.bench.kafka_load.sessions import Session, are_stable, figures_of
-from deploy.bench.kafka_load.worker import START_SECONDS, Worker, open_worker
-from deploy.bench.kafka_load.workload import AWAITED_MB, Workload, shares
+from deploy.bench.kafka_load.sessions import LoadSession, are_stable, figures_of
+from deploy.bench.kafka_load.worker import START_SECONDS, LoadWorker, open_worker
+from deploy.bench.kafka_load.workload import AWAITED_MB, Workload, split_evenly
 from ingest.contract.errors import UnavailableError
 from ingest.offsets import end_offsets
 from ingest.security import client_conf
@@ -80,7 +80,7 @@ def run_workload(
         )
         raise UnavailableError(message)
     try:
-        with own_topic(workload, kafka), own_topic(workload, kafka, _warm(workload)):
+        with temporary_topic(workload, kafka), temporary_topic(workload, kafka, _warm(workload)):
             return LoadRun(workload, kafka, on_started, files, producer).figures()
     finally:
         if files is not None and workload.megabytes >= AWAITED_MB:
@@ -107,7 +107,7 @@ class LoadRun:
     def figures(self) -> dict[str, Any]:
         """Run its sessions: as many as are wanted, or until their medians are stable."""
         workload = self._workload
-        sessions: list[Session] = []
+        sessions: list[LoadSession] = []
         with ExitStack() as parts:
             producers = [parts.enter_context(open_worker(self._producer, plan)) for plan in self._produce_plans()]
             self._await_ready(producers)
@@ -121,7 +121,7 @@ class LoadRun:
                 sessions.append(self._session(producers, consumers))
             return figures_of(workload, sessions) | self._file_figures(sessions)
 
-    def _session(self, producers: Sequence[Worker], consumers: Sequence[Worker]) -> Session:
+    def _session(self, producers: Sequence[LoadWorker], consumers: Sequence[LoadWorker]) -> LoadSession:
         workload = self._workload
         streaming, before = workload.mode == "stream", sum(self._ends.values())
         with self._cost() as whole:
@@ -141,13 +141,13 @@ class LoadRun:
                 read = [self._work(one) for one in consumers]
         stored = sum(self._ends.values()) - before
         costs = (whole, whole) if streaming else (producing, consuming)
-        return Session(sent=sent, read=read, stored=stored, costs=costs if self._files is not None else None)
+        return LoadSession(sent=sent, read=read, stored=stored, costs=costs if self._files is not None else None)
 
     def _cost(self) -> AbstractContextManager[ReadCost]:
         """Measure the work of the brokers while the block runs; unknown for those of another machine."""
         return nullcontext(ReadCost()) if self._files is None else self._files.cost()
 
-    def _file_figures(self, sessions: Sequence[Session]) -> dict[str, float]:
+    def _file_figures(self, sessions: Sequence[LoadSession]) -> dict[str, float]:
         workload = self._workload
         if self._files is None:
             return {}
@@ -163,22 +163,22 @@ class LoadRun:
                 found["broker_cpu_us_per_mb_read"] = round(cpu_seconds / megabytes * 1e6, 1)
         return found
 
-    def _await_ready(self, workers: Sequence[Worker]) -> None:
+    def _await_ready(self, workers: Sequence[LoadWorker]) -> None:
         workload = self._workload
         warm_up = (workload.warmup_messages + workload.retained) / min(workload.rate or _SLOW_RATE, _SLOW_RATE)
         for worker in workers:
             worker.await_ready(START_SECONDS + 3 * warm_up)
 
-    def _work(self, worker: Worker) -> ClientWork:
+    def _work(self, worker: LoadWorker) -> ClientWork:
         seconds = self._workload.stored / (self._workload.rate or _SLOW_RATE)
         return worker.work(_RUN_SECONDS + 3 * seconds)
 
     def _produce_plans(self) -> Iterator[dict[str, Any]]:
         workload = self._workload
         parts = zip(
-            shares(workload.messages, workload.producers),
-            shares(workload.warmup_messages, workload.producers),
-            shares(workload.retained, workload.producers),
+            split_evenly(workload.messages, workload.producers),
+            split_evenly(workload.warmup_messages, workload.producers),
+            split_evenly(workload.retained, workload.producers),
             strict=True,
         )
         for number, (messages, warmup, retained) in enumerate(parts):
@@ -216,6 +216,6 @@ def _warm(workload: Workload) -> str:
     return f"{workload.topic}-warm"
 
 
-def _say(workers: Sequence[Worker], what: float | str) -> None:
+def _say(workers: Sequence[LoadWorker], what: float | str) -> None:
     for worker in workers:
         worker.say(what)

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from math import ceil, sqrt
 from typing import Any, Final
 
-from deploy.bench.kafka_load.client_work import ClientWork, seconds_of
-from deploy.bench.kafka_load.latency import merged
+from deploy.bench.kafka_load.client_work import ClientWork, elapsed_seconds
+from deploy.bench.kafka_load.latency import merge_latencies
 from deploy.bench.kafka_load.segments import ReadCost
 from deploy.bench.kafka_load.workload import Workload
 
-__all__ = ["Session", "are_stable", "figures_of", "median_error"]
+__all__ = ["LoadSession", "are_stable", "figures_of", "median_error"]
 
 _FEWEST: Final = 8
 """Sessions before any median counts as stable: with fewer the interval below would be that of the lowest and the highest."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Session:
+class LoadSession:
     """Results of one session's producers and consumers, and the records that Kafka has of it.
 
     `stored` includes what the topic held before the clock started. `costs` are those of Kafka's servers while producing and
@@ -34,7 +34,7 @@ class Session:
     def seconds(self) -> dict[str, float]:
         """Return the seconds from the first start to the last end, of the producers and of the consumers."""
         parts = {"produce": self.sent, "consume": self.read}
-        return {name: seconds_of(group) for name, group in parts.items() if group}
+        return {name: elapsed_seconds(group) for name, group in parts.items() if group}
 
     @property
     def consumed(self) -> int:
@@ -58,7 +58,7 @@ def median_error(values: Sequence[float]) -> float:
     return (ordered[count - 1 - rank] - ordered[rank]) / 2 / median if median else 0.0
 
 
-def are_stable(sessions: Sequence[Session], ratio: float) -> bool:
+def are_stable(sessions: Sequence[LoadSession], ratio: float) -> bool:
     """Return whether the median of each rate is known to within this ratio."""
     if ratio <= 0 or len(sessions) < _FEWEST:
         return False
@@ -66,11 +66,11 @@ def are_stable(sessions: Sequence[Session], ratio: float) -> bool:
     return all(median_error([one.rates()[name] for one in sessions]) <= ratio for name in names)
 
 
-def figures_of(workload: Workload, sessions: Sequence[Session]) -> dict[str, Any]:
+def figures_of(workload: Workload, sessions: Sequence[LoadSession]) -> dict[str, Any]:
     """The figures that `run_workload` returns."""
     sent = [one for session in sessions for one in session.sent]
     read = [one for session in sessions for one in session.read]
-    acks, reads = merged(one.latencies for one in sent), merged(one.latencies for one in read)
+    acks, reads = merge_latencies(one.latencies for one in sent), merge_latencies(one.latencies for one in read)
     messages = workload.messages * len(sessions)
     found: dict[str, Any] = {
         "produced": sum(one.stored for one in sessions),
@@ -98,11 +98,11 @@ def figures_of(workload: Workload, sessions: Sequence[Session]) -> dict[str, Any
     return found | _core_figures(workload, sessions) | {"curves": curves, "over_time": over_time}
 
 
-def _lost(one: Session, wanted: int) -> int:
+def _lost(one: LoadSession, wanted: int) -> int:
     return max(0, wanted - (min(one.stored, one.consumed) if one.read else one.stored))
 
 
-def _rate_figures(name: str, workload: Workload, sessions: Sequence[Session]) -> dict[str, float]:
+def _rate_figures(name: str, workload: Workload, sessions: Sequence[LoadSession]) -> dict[str, float]:
     rates = [one.rates(workload.retained)[name] for one in sessions]
     rate = statistics.median(rates)
     found = {
@@ -115,7 +115,7 @@ def _rate_figures(name: str, workload: Workload, sessions: Sequence[Session]) ->
     return found
 
 
-def _core_figures(workload: Workload, sessions: Sequence[Session]) -> dict[str, float]:
+def _core_figures(workload: Workload, sessions: Sequence[LoadSession]) -> dict[str, float]:
     """Cores that were busy during the sessions alone: what lies between them would dilute a figure of the whole run."""
     found: dict[str, float] = {}
     for number, name in enumerate(sessions[0].seconds):

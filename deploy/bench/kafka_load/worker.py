@@ -14,14 +14,23 @@ from deploy.bench.kafka_load.client_work import ClientWork
 from deploy.settings import child_environment
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["READY", "START_SECONDS", "StarterLines", "Worker", "give", "open_worker", "serve", "take_plan"]
+__all__ = [
+    "READY",
+    "START_SECONDS",
+    "LoadWorker",
+    "StarterLines",
+    "open_worker",
+    "send_line",
+    "serve_sessions",
+    "take_plan",
+]
 
 READY: Final = "ready"
 START_SECONDS: Final = 120.0
 """Time to start Python and to connect to Kafka, on a busy machine too."""
 
 
-class Worker:
+class LoadWorker:
     """A process with pipes for its input, its output and its errors."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
@@ -130,22 +139,22 @@ def take_plan() -> dict[str, Any]:
     return dict(json.loads(sys.stdin.readline()))
 
 
-def give(line: str) -> None:
+def send_line(line: str) -> None:
     """Inside the process: a line for its starter."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 
 
-def serve(run: Callable[[str, StarterLines], ClientWork]) -> NoReturn:
+def serve_sessions(run: Callable[[str, StarterLines], ClientWork]) -> NoReturn:
     """Inside the process, when it is ready: for each line that says to begin, run, and give the work that was done."""
     lines = StarterLines()
-    give(READY)
+    send_line(READY)
     while True:
-        give(run(lines.take(), lines).encode())
+        send_line(run(lines.take(), lines).encode())
 
 
 @contextmanager
-def open_worker(module: str, plan: Mapping[str, Any]) -> Iterator[Worker]:
+def open_worker(module: str, plan: Mapping[str, Any]) -> Iterator[LoadWorker]:
     """Start a module of this package, or one by its full name, and give it its plan; it ends with the block.
 
     Secrets go through its input alone.
@@ -156,7 +165,7 @@ def open_worker(module: str, plan: Mapping[str, Any]) -> Iterator[Worker]:
         env=child_environment("bench"), start_new_session=True,
     ) as process:  # fmt: skip
         try:
-            worker = Worker(process)
+            worker = LoadWorker(process)
             worker.say(json.dumps(plan))
             yield worker
         finally:

@@ -14,8 +14,8 @@ __all__ = [
     "due_us",
     "message_keys",
     "producer_options",
-    "shares",
-    "stamped",
+    "split_evenly",
+    "stamp_value",
 ]
 
 STAMP_BYTES: Final = 8
@@ -148,13 +148,13 @@ class Workload:
             raise ConfigError(message)
 
 
-def shares(total: int, parts: int) -> list[int]:
+def split_evenly(total: int, parts: int) -> list[int]:
     """`total` in `parts` whole numbers that differ by 1 at most."""
     whole, rest = divmod(total, parts)
     return [whole + (number < rest) for number in range(parts)]
 
 
-def stamped(due: int, padding: bytes) -> bytes:
+def stamp_value(due: int, padding: bytes) -> bytes:
     """A value that was due at `due` (microseconds since 1970)."""
     return _STAMP.pack(due) + padding
 

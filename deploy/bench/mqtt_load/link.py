@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from deploy.bench.load import connect_packet
 
-__all__ = ["Link"]
+__all__ = ["LoadConnection"]
 
 _WAIT_SECONDS: Final = 10.0
 _READ_BYTES: Final = 1024 * 1024
 _SUBACK_BYTES: Final = 5
 
 
-class Link:
+class LoadConnection:
     """Connected and let in.
 
     Args:

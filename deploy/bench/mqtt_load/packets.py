@@ -7,7 +7,7 @@ from typing import Final
 
 from deploy.bench.load import publish_packet
 
-__all__ = ["LEAST_BYTES", "MOST_IN_FLIGHT", "Acknowledged", "PacketForm", "Rest", "subscribe_packet"]
+__all__ = ["LEAST_BYTES", "MOST_IN_FLIGHT", "PacketForm", "PacketSplitter", "PubackReader", "subscribe_packet"]
 
 LEAST_BYTES: Final = 16
 """A payload begins with the time at which the message was due (microseconds since 1970) and the message's number."""
@@ -64,7 +64,7 @@ class PacketForm:
         return due, numbers, b"".join(map(_PUBACK.pack, repeat(_PUBACK_HEAD), mids))
 
 
-class Rest:
+class PacketSplitter:
     """Cuts what comes from a socket into whole packets of one length; what is left waits for more."""
 
     def __init__(self, packet_bytes: int) -> None:
@@ -78,11 +78,11 @@ class Rest:
         return data[:cut]
 
 
-class Acknowledged:
+class PubackReader:
     """Reads PUBACKs of one connection."""
 
     def __init__(self) -> None:
-        self._rest = Rest(_PUBACK.size)
+        self._rest = PacketSplitter(_PUBACK.size)
 
     def mids(self, data: bytes) -> Sequence[int]:
         """Packet identifiers.

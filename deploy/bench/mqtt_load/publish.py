@@ -3,11 +3,11 @@
 import time
 from typing import Any, Final
 
-from deploy.bench.kafka_load.client_work import ClientWork, measured
+from deploy.bench.kafka_load.client_work import ClientWork, measure_client
 from deploy.bench.kafka_load.latency import Latencies
-from deploy.bench.kafka_load.worker import serve, take_plan
-from deploy.bench.mqtt_load.link import Link
-from deploy.bench.mqtt_load.packets import Acknowledged, PacketForm
+from deploy.bench.kafka_load.worker import serve_sessions, take_plan
+from deploy.bench.mqtt_load.link import LoadConnection
+from deploy.bench.mqtt_load.packets import PacketForm, PubackReader
 
 __all__ = ["main"]
 
@@ -20,7 +20,7 @@ class _Publisher:
         self._messages, self._window = plan["messages"], plan["window"]
         self._rate: float = plan["rate"]
         self._first_number = plan["first_number"]
-        self._link = Link(plan["address"], plan["topic"])
+        self._link = LoadConnection(plan["address"], plan["topic"])
         self._form, self._warm_form = (
             PacketForm(topic, plan["message_bytes"]) for topic in (plan["topic"], plan["warm_topic"])
         )
@@ -32,7 +32,7 @@ class _Publisher:
 
     def run(self, begin_at: float) -> ClientWork:
         """Publish this publisher's part."""
-        with measured(begin_at) as (self.work, self._latencies):
+        with measure_client(begin_at) as (self.work, self._latencies):
             self.work.messages = self._publish(self._form, self._messages, begin_at)
             self.work.ended = time.time()
         self._link.close()
@@ -40,7 +40,7 @@ class _Publisher:
 
     def _publish(self, form: PacketForm, messages: int, begin_at: float) -> int:
         """Publish until all messages have a PUBACK or no more come; return how many have one."""
-        sent, acknowledged, answers, first = 0, 0, Acknowledged(), self._first_number
+        sent, acknowledged, answers, first = 0, 0, PubackReader(), self._first_number
         due_of = [0] * (_MIDS + 1)
         silent_since = time.monotonic()
         while acknowledged < messages:
@@ -86,7 +86,7 @@ def main() -> None:
     plan = take_plan()
     publisher = _Publisher(plan)
     publisher.warm(plan["warmup_messages"])
-    serve(lambda begin_at, _lines: publisher.run(float(begin_at)))
+    serve_sessions(lambda begin_at, _lines: publisher.run(float(begin_at)))
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from deploy.bench.kafka_load.client_work import ClientWork, seconds_of
-from deploy.bench.kafka_load.latency import merged
-from deploy.bench.kafka_load.worker import START_SECONDS, Worker, open_worker
-from deploy.bench.kafka_load.workload import shares
+from deploy.bench.kafka_load.client_work import ClientWork, elapsed_seconds
+from deploy.bench.kafka_load.latency import merge_latencies
+from deploy.bench.kafka_load.worker import START_SECONDS, LoadWorker, open_worker
+from deploy.bench.kafka_load.workload import split_evenly
 from deploy.bench.mqtt_load.packets import LEAST_BYTES, MOST_IN_FLIGHT
 from deploy.testbed.mosquitto import MqttAddress
 from ingest.contract.errors import ConfigError
@@ -97,13 +97,15 @@ def run_mqtt(
     return _figures(load, sent, received)
 
 
-def _open(module: str, plan: Mapping[str, Any]) -> AbstractContextManager[Worker]:
+def _open(module: str, plan: Mapping[str, Any]) -> AbstractContextManager[LoadWorker]:
     return open_worker(f"{__package__}.{module}", plan)
 
 
 def _publish_plans(load: MqttLoad, address: MqttAddress) -> list[dict[str, Any]]:
     plans: list[dict[str, Any]] = []
-    parts = zip(shares(load.messages, load.publishers), shares(load.warmup_messages, load.publishers), strict=True)
+    parts = zip(
+        split_evenly(load.messages, load.publishers), split_evenly(load.warmup_messages, load.publishers), strict=True
+    )
     first = 0
     for number, (messages, warmup) in enumerate(parts):
         plan = {
@@ -125,9 +127,9 @@ def _subscribe_plan(load: MqttLoad, address: MqttAddress) -> dict[str, Any]:
 
 def _figures(load: MqttLoad, sent: Sequence[ClientWork], received: ClientWork) -> dict[str, Any]:
     published = sum(one.messages for one in sent)
-    acks, reads = merged(one.latencies for one in sent), merged([received.latencies])
+    acks, reads = merge_latencies(one.latencies for one in sent), merge_latencies([received.latencies])
     cpu = sum(one.cpu_seconds for one in (*sent, received))
-    seconds = seconds_of(sent)
+    seconds = elapsed_seconds(sent)
     found: dict[str, Any] = {
         "published": published,
         "received": received.messages,

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from deploy.bench.kafka_load.client_work import ClientWork, measured
+from deploy.bench.kafka_load.client_work import ClientWork, measure_client
 from deploy.bench.kafka_load.latency import Latencies
-from deploy.bench.kafka_load.worker import serve, take_plan
-from deploy.bench.mqtt_load.link import Link
-from deploy.bench.mqtt_load.packets import PacketForm, Rest, subscribe_packet
+from deploy.bench.kafka_load.worker import serve_sessions, take_plan
+from deploy.bench.mqtt_load.link import LoadConnection
+from deploy.bench.mqtt_load.packets import PacketForm, PacketSplitter, subscribe_packet
 
 __all__ = ["main"]
 
@@ -23,14 +23,14 @@ class _Subscriber:
     def __init__(self, plan: dict[str, Any]) -> None:
         self._form = PacketForm(plan["topic"], plan["message_bytes"])
         self._seen = bytearray(plan["messages"])
-        self._link = Link(plan["address"], plan["client_id"])
+        self._link = LoadConnection(plan["address"], plan["client_id"])
         self._link.subscribe(subscribe_packet(plan["topics"]))
 
     def run(self, begin_at: float, next_line: Callable[[], str | None]) -> ClientWork:
         """Read until as many are there as the publishers had acknowledged, which the next line says."""
         wanted: int | None = None
-        rest = Rest(self._form.packet_bytes)
-        with measured(begin_at) as (work, latencies):
+        rest = PacketSplitter(self._form.packet_bytes)
+        with measure_client(begin_at) as (work, latencies):
             silent_since = time.monotonic()
             while wanted is None or work.messages < wanted:
                 if wanted is None and (line := next_line()) is not None:
@@ -64,7 +64,7 @@ class _Subscriber:
 def main() -> None:
     """The subscriber from the command line."""
     subscriber = _Subscriber(take_plan())
-    serve(lambda begin_at, lines: subscriber.run(float(begin_at), lines.take_if_there))
+    serve_sessions(lambda begin_at, lines: subscriber.run(float(begin_at), lines.take_if_there))
 
 
 if __name__ == "__main__":

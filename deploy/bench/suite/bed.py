@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from deploy.bench.suite.scenario import Parameters, Target
+from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 from deploy.bench.temporary import PREFIX, own_folder
 from deploy.testbed.mosquitto import MqttAddress, open_mosquitto
 from ingest.contract.errors import ConfigError, FatalError, MissingRightError, TidegateError
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from deploy.testbed.process import ServerProcess
 
 __all__ = [
-    "Bed",
+    "CellBed",
     "LivePids",
-    "Topics",
+    "RunTopics",
     "check_rights",
     "cluster_bed",
     "existing_bed",
@@ -63,7 +63,7 @@ class LivePids(Mapping[str, int]):
 
 
 @dataclass(frozen=True)
-class Bed:
+class CellBed:
     """A Kafka that answers; `brokers` are process ids of its servers on this machine, by name."""
 
     kafka: KafkaSettings
@@ -88,7 +88,7 @@ class Bed:
     """Address of a mosquitto that runs in place of Kafka."""
 
 
-class Topics:
+class RunTopics:
     """Names of the topics of one run: all begin with the prefix and a random text, so that none is anybody else's."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
@@ -124,7 +124,7 @@ class Topics:
 
 
 @contextmanager
-def cluster_bed(target: Target) -> Iterator[Bed]:
+def cluster_bed(target: ScenarioTarget) -> Iterator[CellBed]:
     """Start a cluster in a temporary folder; it is ended and removed afterwards.
 
     Raises:
@@ -148,7 +148,7 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
         nodes = {f"broker_{node.node_id}": node for node in cluster.nodes}
         processes = {name: node.process for name, node in nodes.items()}
         processes |= {keeper.server_id.replace("-", "_"): keeper.process for keeper in cluster.zookeepers}
-        yield Bed(
+        yield CellBed(
             cluster.settings,
             LivePids(processes),
             {name: node.jmx_url for name, node in nodes.items() if node.jmx_url},
@@ -159,7 +159,7 @@ def cluster_bed(target: Target) -> Iterator[Bed]:
         )
 
 
-def _properties(target: Target) -> dict[str, str | int]:
+def _properties(target: ScenarioTarget) -> dict[str, str | int]:
     """Return the properties of each node; those of the target override all others."""
     own = dict(pair.split("=", 1) for pair in target.broker_properties.split())
     return {**_DELETED_SOON, **_threads(), **(_DEAD_MEMBERS if target.metadata == "kraft" else {}), **own}
@@ -172,7 +172,7 @@ def _threads() -> dict[str, int]:
 
 
 @contextmanager
-def mosquitto_bed(target: Target) -> Iterator[Bed]:
+def mosquitto_bed(target: ScenarioTarget) -> Iterator[CellBed]:
     """Start a mosquitto in a temporary folder; it is ended and removed afterwards.
 
     Raises:
@@ -181,11 +181,11 @@ def mosquitto_bed(target: Target) -> Iterator[Bed]:
     with ExitStack() as parts:
         folder = parts.enter_context(own_folder())
         server, address = parts.enter_context(open_mosquitto(folder, cast("MqttSecurity", target.security)))
-        yield Bed(_NO_KAFKA, LivePids({"mosquitto": server}), folder=folder, makes_topics=False, mqtt=address)
+        yield CellBed(_NO_KAFKA, LivePids({"mosquitto": server}), folder=folder, makes_topics=False, mqtt=address)
 
 
 @contextmanager
-def existing_bed(kafka: KafkaSettings, jmx_urls: Mapping[str, str]) -> Iterator[Bed]:
+def existing_bed(kafka: KafkaSettings, jmx_urls: Mapping[str, str]) -> Iterator[CellBed]:
     """An existing cluster; nothing is started or ended. `jmx_urls` are its brokers' JMX agents, if it has any.
 
     Raises:
@@ -193,7 +193,7 @@ def existing_bed(kafka: KafkaSettings, jmx_urls: Mapping[str, str]) -> Iterator[
         RetryableError: Kafka does not answer.
     """
     check_rights(kafka)
-    yield Bed(kafka, jmx_urls=jmx_urls)
+    yield CellBed(kafka, jmx_urls=jmx_urls)
 
 
 def check_rights(kafka: KafkaSettings) -> None:
@@ -205,7 +205,7 @@ def check_rights(kafka: KafkaSettings) -> None:
     from ingest.topic_rights import missing_group_rights, missing_rights
     from ingest.topic_setup import create_topic, delete_topic
 
-    topic = Topics(kafka).name("rights")
+    topic = RunTopics(kafka).name("rights")
     try:
         create_topic(kafka.model_copy(update={"replication": 1}), topic, partitions=1)
         missing = missing_rights(kafka, topic)

@@ -12,21 +12,21 @@ import psutil
 
 from deploy.bench.environment import hardware_line
 from deploy.bench.kafka_load.workload import AWAITED_MB
-from deploy.bench.suite.bed import Bed, cluster_bed, existing_bed, mosquitto_bed
+from deploy.bench.suite.bed import CellBed, cluster_bed, existing_bed, mosquitto_bed
 from deploy.bench.suite.kinds import run_cell as run_kind
 from deploy.bench.suite.kinds import run_peer
 from deploy.bench.suite.library import estimated_seconds, load_scenario, set_parameters
 from deploy.bench.suite.live import serve_live
-from deploy.bench.suite.parameters import cell_text, differing
-from deploy.bench.suite.progress import Progress, duration_text
+from deploy.bench.suite.parameters import cell_text, differing_parameters
+from deploy.bench.suite.progress import SuiteProgress, duration_text
 from deploy.bench.suite.report.tables import number_text
 from deploy.bench.suite.resources import busy_before
-from deploy.bench.suite.run import Plan, RunCell, run_plan, target_text
-from deploy.bench.suite.scenario import Cell, Parameters, Target
+from deploy.bench.suite.run import RunCell, ScenarioPlan, run_plan, target_text
+from deploy.bench.suite.scenario import Cell, Parameters, ScenarioTarget
 from deploy.bench.temporary import PREFIX, clear_orphans
 from deploy.settings import Settings, load_settings
 from deploy.testbed.budget import check_budget
-from deploy.testbed.layout import Wish
+from deploy.testbed.layout import ClusterRequest
 from ingest.contract.errors import ConfigError, FatalError, UnavailableError
 from ingest.settings import KafkaSettings
 from monitoring.targets import metrics_targets
@@ -103,10 +103,10 @@ def run_scenarios(
     say(f"{len(plans)} scenarios, {sum(len(plan.cells) for plan in plans)} workloads, about {duration_text(seconds)}.")
     steps = sum(plan.steps for plan in plans)
     runs = sum(plan.steps * plan.scenario.seconds_per_run for plan in plans)
-    progress = Progress(say, steps=steps, seconds_per_step=runs / steps)
+    progress = SuiteProgress(say, steps=steps, seconds_per_step=runs / steps)
     results: list[dict[str, Any]] = []
 
-    def open_bed(target: Target | None) -> AbstractContextManager[Bed]:
+    def open_bed(target: ScenarioTarget | None) -> AbstractContextManager[CellBed]:
         return _bed(target, existing)
 
     with serve_live(request.metrics_port) as live:
@@ -126,7 +126,7 @@ def run_scenarios(
     return results
 
 
-def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan:
+def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> ScenarioPlan:
     """One scenario by the flags; against an existing cluster once, and within the rate cap.
 
     Raises:
@@ -154,10 +154,10 @@ def plan_of(name: str, request: RunRequest, kafka: KafkaSettings | None) -> Plan
         why = " ".join(scenario.obstacles()) or "no block fits one of its targets."
         msg = f"The scenario {name} has no cell: {why}"
         raise ConfigError(msg)
-    return Plan(name, scenario, cells, request.repeats or scenario.repeats)
+    return ScenarioPlan(name, scenario, cells, request.repeats or scenario.repeats)
 
 
-def check_disk(plans: Sequence[Plan], free_mb: int) -> None:
+def check_disk(plans: Sequence[ScenarioPlan], free_mb: int) -> None:
     """Compare what scenarios write with the free disk, before anything starts.
 
     Raises:
@@ -174,14 +174,14 @@ def check_disk(plans: Sequence[Plan], free_mb: int) -> None:
             raise UnavailableError(msg)
 
 
-def clusters_too_large(plans: Sequence[Plan]) -> Iterator[str]:
+def clusters_too_large(plans: Sequence[ScenarioPlan]) -> Iterator[str]:
     """A line for each cluster that memory or disk cannot hold now: its cells will have no figures, and the others run."""
     targets = dict.fromkeys(cell.target for plan in plans for cell in plan.cells)
     for target in targets:
         if target is None or target.runs != "kafka":
             continue
         try:
-            check_budget(Wish(target.brokers, target.metadata), Path(tempfile.gettempdir()))
+            check_budget(ClusterRequest(target.brokers, target.metadata), Path(tempfile.gettempdir()))
         except UnavailableError as error:
             yield f"Cannot measure {target_text(target)}: {error}"
 
@@ -198,7 +198,7 @@ def render_result(result: Mapping[str, Any]) -> str:
     """One scenario for people: a line per cell."""
     cells = result["cells"]
     lines = [f"{result['scenario']}: {result['title']}; medians of {result['repeats']}"]
-    names = differing(cells)
+    names = differing_parameters(cells)
     for cell in cells:
         lines.append(f"  {cell_text(cell, names)}: {_figures_text(cell, result['shows'][:SHOWN])}")
         if cell["goal"]:
@@ -264,7 +264,7 @@ def _fitting(most: Parameters, free_mb: int) -> str:
     return f"{int(most.messages * share):,} messages of {most.message_bytes} B"
 
 
-def _question(plans: Sequence[Plan], kafka: KafkaSettings) -> str:
+def _question(plans: Sequence[ScenarioPlan], kafka: KafkaSettings) -> str:
     works = [(cell.workload, plan.repeats) for plan in plans for cell in plan.cells]
     # The first cell runs without being counted too, and each run has its own warm-up: both are written like the others.
     works += [(plan.cells[0].workload, plan.scenario.warmup_runs) for plan in plans]
@@ -276,7 +276,7 @@ def _question(plans: Sequence[Plan], kafka: KafkaSettings) -> str:
     )
 
 
-def _bed(target: Target | None, existing: Settings | None) -> AbstractContextManager[Bed]:
+def _bed(target: ScenarioTarget | None, existing: Settings | None) -> AbstractContextManager[CellBed]:
     if existing is not None:
         agents = metrics_targets(existing.monitoring).get("kafka", ())
         return existing_bed(existing.kafka, {each.instance: each.address.url for each in agents})

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.bench.suite.parameters import cell_text, differing, identity
+from deploy.bench.suite.parameters import cell_identity, cell_text, differing_parameters
 from deploy.bench.suite.resources import busy_during
 from deploy.bench.suite.spread import LEAST_SPREAD, Spread, better, differs
 from ingest.contract.errors import ConfigError
@@ -38,7 +38,7 @@ def _is_result(value: Any) -> bool:
     """Return whether the result has all keys that are read later."""
     try:
         for cell in value["cells"]:
-            hash(identity(cell))
+            hash(cell_identity(cell))
             for spread in cell["spread"].values():
                 _spread(spread)
         return isinstance(value["scenario"], str) and {"cpu", "cores"} <= set(value["hardware"])
@@ -125,7 +125,7 @@ def _listed(title: str, found: Sequence[str]) -> list[str]:
 
 
 def _place(key: tuple[Any, ...], cells: Mapping[tuple[Any, ...], Mapping[str, Any]]) -> dict[str, str]:
-    names = differing([cell for other, cell in cells.items() if other[0] == key[0]])
+    names = differing_parameters([cell for other, cell in cells.items() if other[0] == key[0]])
     return {"scenario": key[0], "cell": cell_text(cells[key], names)}
 
 
@@ -161,7 +161,7 @@ def _is_whole(cell: Mapping[str, Any]) -> bool:
 
 
 def _cells(results: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], Mapping[str, Any]]:
-    return {(result["scenario"], identity(cell)): cell for result in results for cell in result["cells"]}
+    return {(result["scenario"], cell_identity(cell)): cell for result in results for cell in result["cells"]}
 
 
 def _machine(results: Sequence[Mapping[str, Any]]) -> list[tuple[Any, Any]]:
@@ -174,7 +174,7 @@ def _differences(
     after: Mapping[str, Any],
     everything: Mapping[tuple[Any, ...], Mapping[str, Any]],
 ) -> Iterator[dict[str, Any]]:
-    names = differing([cell for key, cell in everything.items() if key[0] == scenario])
+    names = differing_parameters([cell for key, cell in everything.items() if key[0] == scenario])
     figures = [after["measure"]] if "measure" in after else list(after["spread"])
     for figure in figures:
         if figure not in before["spread"] or figure not in after["spread"]:

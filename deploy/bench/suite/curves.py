@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deploy.bench.suite.parameters import cell_text, differing, parameter_names
+from deploy.bench.suite.parameters import cell_text, differing_parameters, parameter_names
 from deploy.bench.suite.scenario import Curve
-from deploy.bench.suite.trend import LEAST_POINTS, Point, trend_of, trend_text
+from deploy.bench.suite.trend import LEAST_POINTS, TrendPoint, trend_of, trend_text
 
 __all__ = ["curves_of"]
 
@@ -34,7 +34,9 @@ def _curves(curve: Curve, figure: str, cells: Sequence[Mapping[str, Any]]) -> It
         if isinstance(x, int | float) and x > 0:
             groups.setdefault(tuple(cell.get(name) for name in names), {}).setdefault(float(x), cell)
     found = [group for group in groups.values() if len(group) >= LEAST_POINTS]
-    others = [name for name in differing([cell for group in found for cell in group.values()]) if name in names]
+    others = [
+        name for name in differing_parameters([cell for group in found for cell in group.values()]) if name in names
+    ]
     for group in found:
         yield _curve(curve, figure, group, cell_text(_parameters(group, others), others) if others else "")
 
@@ -46,7 +48,7 @@ def _parameters(group: Mapping[float, Mapping[str, Any]], names: Sequence[str]) 
 
 def _curve(curve: Curve, figure: str, group: Mapping[float, Mapping[str, Any]], where: str) -> dict[str, Any]:
     spreads = {x: group[x]["spread"][figure] for x in sorted(group)}
-    points = [Point(x, each["median"], each["min"], each["max"]) for x, each in spreads.items()]
+    points = [TrendPoint(x, each["median"], each["min"], each["max"]) for x, each in spreads.items()]
     trend = trend_of(points)
     single = any(len(each["runs"]) == 1 for each in spreads.values())
     # The spread of one run is not known, only that there is one.

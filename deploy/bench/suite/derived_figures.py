@@ -9,17 +9,17 @@ from itertools import pairwise
 from typing import Any, Final
 
 from deploy.bench.kafka_load.derived import DerivedRecord
-from deploy.bench.meetup import COUNTRY, Expected, Meetup
+from deploy.bench.meetup import COUNTRY, ExpectedEvent, MeetupEvents
 from ingest.contract.errors import FatalError
 
-__all__ = ["Outcome", "derived_figures"]
+__all__ = ["DerivedOutput", "derived_figures"]
 
 _ENOUGH: Final = 100
 """Records of which one lies above the p99."""
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DerivedOutput:
     """Result of one run: records of the topics and devices of the tables' rows by stream, country before city.
 
     A stream that writes no table has no entry in `rows`.
@@ -34,7 +34,7 @@ class Outcome:
     disturbed_at: float | None = None
 
 
-def derived_figures(meetup: Meetup, outcome: Outcome) -> dict[str, float]:
+def derived_figures(meetup: MeetupEvents, outcome: DerivedOutput) -> dict[str, float]:
     """Latencies, sizes and faults of both streams.
 
     Returns:
@@ -94,7 +94,7 @@ def _without_replays(records: Sequence[DerivedRecord]) -> list[DerivedRecord]:
 
 
 def _is_as_made(
-    meetup: Meetup, one: DerivedRecord, made: Mapping[str, Expected], due_at: Callable[[int], float] | None
+    meetup: MeetupEvents, one: DerivedRecord, made: Mapping[str, ExpectedEvent], due_at: Callable[[int], float] | None
 ) -> bool:
     expected, value = made.get(one.key), one.value
     if expected is None:
@@ -144,7 +144,7 @@ def _steps(country: Mapping[str, DerivedRecord], city: Mapping[str, DerivedRecor
     return {name: mean_ms(seconds) for name, seconds in steps.items() if seconds}
 
 
-def _recovered(country: Mapping[str, DerivedRecord], outcome: Outcome) -> dict[str, float]:
+def _recovered(country: Mapping[str, DerivedRecord], outcome: DerivedOutput) -> dict[str, float]:
     """The first record that was due after the disturbance may come before anything stops: a disk takes a while to be full."""
     at = outcome.disturbed_at
     if at is None:

@@ -7,13 +7,13 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from deploy.bench.suite.judge import few_runs
-from deploy.bench.suite.parameters import cell_text, differing
-from deploy.bench.suite.scenario import Parameters, Target
-from deploy.settings_faults import Origins, config_error, describe_faults
+from deploy.bench.suite.judge import count_kept_runs
+from deploy.bench.suite.parameters import cell_text, differing_parameters
+from deploy.bench.suite.scenario import Parameters, ScenarioTarget
+from deploy.settings_faults import ValueOrigins, config_error, describe_faults
 from deploy.settings_file import read_toml
 
-__all__ = ["Bound", "Bounds", "gate_results", "read_bounds", "render_gate"]
+__all__ = ["Bound", "BoundsFile", "gate_results", "read_bounds", "render_gate"]
 
 
 class Bound(BaseModel):
@@ -35,7 +35,7 @@ class Bound(BaseModel):
         if self.at_least is not None and self.at_most is not None and self.at_least > self.at_most:
             msg = f"at_least ({self.at_least:g}) is above at_most ({self.at_most:g}), so no figure can meet both"
             raise ValueError(msg)
-        known = [*Parameters.model_fields, *Target.model_fields]
+        known = [*Parameters.model_fields, *ScenarioTarget.model_fields]
         for name in self.when:
             if name not in known:
                 close = difflib.get_close_matches(name, known, n=1)
@@ -44,7 +44,7 @@ class Bound(BaseModel):
         return self
 
 
-class Bounds(BaseModel):
+class BoundsFile(BaseModel):
     """The whole file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,9 +59,9 @@ def read_bounds(file: Path) -> list[Bound]:
         ConfigError: unreadable, an unknown key or a bad value.
     """
     try:
-        return Bounds.model_validate(read_toml(file)).bounds
+        return BoundsFile.model_validate(read_toml(file)).bounds
     except ValidationError as error:
-        raise config_error(describe_faults(error, Bounds, Origins(file))) from error
+        raise config_error(describe_faults(error, BoundsFile, ValueOrigins(file))) from error
 
 
 def gate_results(results: Sequence[Mapping[str, Any]], bounds: Sequence[Bound]) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _figures(results: Sequence[Mapping[str, Any]], bound: Bound) -> tuple[dict[s
         held = [result["scenario"] for result in results]
         return {}, f"the result holds {', '.join(held)}.{_guess(bound.scenario, held)}"
     cells = [
-        (cell_text(cell, differing(result["cells"])), cell)
+        (cell_text(cell, differing_parameters(result["cells"])), cell)
         for result in mine
         for cell in result["cells"]
         if all(cell.get(name) == value for name, value in bound.when.items())
@@ -122,7 +122,7 @@ def _figures(results: Sequence[Mapping[str, Any]], bound: Bound) -> tuple[dict[s
             elif spread:
                 is_promise = bound.at_most == 0
                 value = spread["max"] if is_promise else spread["median"]
-                few = few_runs(len(spread["runs"]), cell.get("run_count", 0)) if is_promise and not value else ""
+                few = count_kept_runs(len(spread["runs"]), cell.get("run_count", 0)) if is_promise and not value else ""
                 found[text] = (None, few) if few else (value, "")
             else:
                 found[text] = (None, "" if cell["spread"] else cell.get("why", ""))

@@ -7,11 +7,11 @@ from typing import Any
 from deploy.bench.suite.scenario import Factor, Goal, Scenario
 from deploy.bench.suite.spread import Spread
 
-__all__ = ["Measured", "few_runs", "judge_cells"]
+__all__ = ["MeasuredCell", "count_kept_runs", "judge_cells"]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredCell:
     """One cell after its repeats.
 
     `fault` says why runs are missing, all or some, `doubt` why the figures prove nothing, `limit` which resource was full,
@@ -29,12 +29,12 @@ class Measured:
     runs: int = 0
 
 
-def judge_cells(scenario: Scenario, measured: Sequence[Measured]) -> list[dict[str, Any]]:
+def judge_cells(scenario: Scenario, measured: Sequence[MeasuredCell]) -> list[dict[str, Any]]:
     """One row per cell, or per cell and measure where the scenario names measures."""
     return [_row(scenario, one, measure, measured) for one in measured for measure in (scenario.measures or [""])]
 
 
-def _row(scenario: Scenario, one: Measured, measure: str, everything: Sequence[Measured]) -> dict[str, Any]:
+def _row(scenario: Scenario, one: MeasuredCell, measure: str, everything: Sequence[MeasuredCell]) -> dict[str, Any]:
     goals = [
         _verdict(scenario, goal, one, everything)
         for goal in scenario.goals
@@ -73,7 +73,7 @@ def _together(verdicts: Sequence[bool | None]) -> bool | None:
     return None if None in verdicts or not verdicts else True
 
 
-def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence[Measured]) -> dict[str, Any]:
+def _verdict(scenario: Scenario, goal: Goal, one: MeasuredCell, everything: Sequence[MeasuredCell]) -> dict[str, Any]:
     bound, meaning, base_doubt = _bound(scenario, goal, one, everything)
     spread = one.figures.get(goal.figure)
     value = None if spread is None else spread.high if goal.at_most == 0 else spread.median
@@ -105,22 +105,22 @@ def _verdict(scenario: Scenario, goal: Goal, one: Measured, everything: Sequence
 def _missing(goal: Goal, spread: Spread | None, runs: int) -> str:
     if spread is None:
         return f"{goal.figure} was not measured"
-    few = few_runs(len(spread.runs), runs) if goal.at_most == 0 else ""
+    few = count_kept_runs(len(spread.runs), runs) if goal.at_most == 0 else ""
     return f"{goal.figure} was {few}" if few else ""
 
 
-def few_runs(measured: int, runs: int) -> str:
+def count_kept_runs(measured: int, runs: int) -> str:
     """Return how many runs measured a promise that holds for every run; empty if all did, or their number is not known."""
     return f"measured in {measured} of {runs} runs" if measured < runs else ""
 
 
-def _limit_text(one: Measured, figure: str) -> str:
+def _limit_text(one: MeasuredCell, figure: str) -> str:
     limit = one.limits.get(figure, one.limit)
     return f"; {limit}" if limit else ""
 
 
 def _bound(
-    scenario: Scenario, goal: Goal, one: Measured, everything: Sequence[Measured]
+    scenario: Scenario, goal: Goal, one: MeasuredCell, everything: Sequence[MeasuredCell]
 ) -> tuple[float | None, str, str]:
     """The number, where it comes from in brackets, and why another cell that it comes from proves nothing."""
     bound, doubt = goal.bound, ""
@@ -148,7 +148,9 @@ def _rule(scenario: Scenario, bound: float | Factor) -> str:
     return f"{bound.times:g} x {' '.join(f'{name}={value}' for name, value in (bound.cell or {}).items())}"
 
 
-def _with_figure(parameters: Mapping[str, Any], figure: str, everything: Sequence[Measured]) -> Iterator[Measured]:
+def _with_figure(
+    parameters: Mapping[str, Any], figure: str, everything: Sequence[MeasuredCell]
+) -> Iterator[MeasuredCell]:
     for other in everything:
         if dict(other.parameters) == parameters and figure in other.figures:
             yield other

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psutil
 
-from deploy.bench.suite.bed import Bed
+from deploy.bench.suite.bed import CellBed
 from deploy.bench.suite.scenario import Kind, Parameters
 from ingest.contract.errors import FatalError, UnavailableError
 from ingest.settings import KafkaSettings
@@ -20,7 +20,7 @@ __all__ = ["run_cell", "run_peer"]
 _Run = TypeVar("_Run")
 
 
-def run_cell(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+def run_cell(workload: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
     """One run of a cell by its kind; see `RunCell`."""
     return _RUNNERS[workload.kind](workload, topic, bed)
 
@@ -35,7 +35,7 @@ def run_peer(
     return run_tools(_load(workload, topic), kafka, tool) if known else {}
 
 
-def _run_load(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+def _run_load(workload: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
     from deploy.bench.kafka_load.run import run_workload
     from deploy.bench.kafka_load.segments import SegmentFiles
 
@@ -44,7 +44,7 @@ def _run_load(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
     return run_workload(_load(workload, topic), bed.kafka, files=files)
 
 
-def _run_group(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+def _run_group(workload: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
     from deploy.bench.kafka_load.groups import GroupRun, run_group
 
     run = _of(GroupRun, workload, topic=topic, rate=workload.rate or GroupRun.rate)
@@ -54,7 +54,7 @@ def _run_group(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
         return run_group(run, bed.kafka, kill_leader=kill)
 
 
-def _run_failover(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+def _run_failover(workload: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
     from deploy.bench.kafka_load.failover import run_failover
     from deploy.bench.kafka_load.feed import SteadyLoad
 
@@ -65,19 +65,19 @@ def _run_failover(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, An
     return run_failover(load, bed.kafka, bed.without[workload.kill])
 
 
-def _run_pipeline(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, Any]:
+def _run_pipeline(workload: Parameters, _topic: str, bed: CellBed) -> Mapping[str, Any]:
     from deploy.bench.suite.pipeline import pipeline_cell
 
     return pipeline_cell(workload, bed)
 
 
-def _run_streams(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, Any]:
+def _run_streams(workload: Parameters, _topic: str, bed: CellBed) -> Mapping[str, Any]:
     from deploy.bench.suite.sql_streams import streams_cell
 
     return streams_cell(workload, bed)
 
 
-def _run_partitioner(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+def _run_partitioner(workload: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
     from deploy.bench.kafka_load.partitioner import run_partitioner
 
     return run_partitioner(
@@ -85,19 +85,19 @@ def _run_partitioner(workload: Parameters, topic: str, bed: Bed) -> Mapping[str,
     )
 
 
-def _run_rewind(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+def _run_rewind(workload: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
     from deploy.bench.kafka_load.rewinding import run_rewind
 
     return run_rewind(_load(workload, topic), bed.kafka, workload.rewind)
 
 
-def _run_own(workload: Parameters, _topic: str, bed: Bed) -> Mapping[str, Any]:
+def _run_own(workload: Parameters, _topic: str, bed: CellBed) -> Mapping[str, Any]:
     from deploy.bench.suite.own_parts import own_cell
 
     return own_cell(workload, bed.brokers)
 
 
-def _run_mqtt(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+def _run_mqtt(workload: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
     from deploy.bench.mqtt_load.run import MqttLoad, run_mqtt
 
     if bed.mqtt is None:
@@ -109,7 +109,7 @@ def _run_mqtt(workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
     return {**found, **_broker_cpu(before[-1], bed, max(1, found["published"]), found["publish_per_second"])}
 
 
-_RUNNERS: Final[Mapping[Kind, Callable[[Parameters, str, Bed], Mapping[str, Any]]]] = {
+_RUNNERS: Final[Mapping[Kind, Callable[[Parameters, str, CellBed], Mapping[str, Any]]]] = {
     "load": _run_load,
     "group": _run_group,
     "failover": _run_failover,
@@ -134,7 +134,7 @@ def _cpu_seconds(brokers: Mapping[str, int]) -> dict[int, float]:
     return found
 
 
-def _broker_cpu(before: Mapping[int, float], bed: Bed, messages: int, rate: float) -> dict[str, float]:
+def _broker_cpu(before: Mapping[int, float], bed: CellBed, messages: int, rate: float) -> dict[str, float]:
     """Return the broker's processor time per message, and its busy cores; absent if it ended meanwhile."""
     after = _cpu_seconds(bed.brokers)
     if not before or before.keys() != after.keys():

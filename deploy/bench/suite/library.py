@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from deploy.bench.suite.scenario import Parameters, Scenario, Target
-from deploy.settings_faults import Origins, config_error, describe_faults
+from deploy.bench.suite.scenario import Parameters, Scenario, ScenarioTarget
+from deploy.settings_faults import ValueOrigins, config_error, describe_faults
 from deploy.settings_file import read_toml
 from ingest.contract.errors import ConfigError
 
@@ -64,12 +64,12 @@ def _read(file: Path) -> Scenario:
     try:
         scenario = Scenario.model_validate(values)
     except ValidationError as error:
-        raise config_error(describe_faults(error, Scenario, Origins(file))) from error
+        raise config_error(describe_faults(error, Scenario, ValueOrigins(file))) from error
     for variant, place in ((scenario, "matrix"), (scenario.shortened(), "short")):
         try:
             cells = variant.cells()
         except ValidationError as error:
-            faults = describe_faults(error, Parameters, Origins(None))
+            faults = describe_faults(error, Parameters, ValueOrigins(None))
             raise config_error([f"{file}: in {place}, {fault.partition(': ')[2]}" for fault in faults]) from error
         if variant is scenario:
             _check_baselines(file, scenario, [cell.parameters for cell in cells])
@@ -93,7 +93,7 @@ def set_parameters(scenario: Scenario, settings: Sequence[str]) -> Scenario:
         ConfigError: no such parameter, or a value that it does not take; names the nearest.
     """
     values: dict[str, Any] = {}
-    known = [*Parameters.model_fields, *Target.model_fields]
+    known = [*Parameters.model_fields, *ScenarioTarget.model_fields]
     for text in settings:
         name, equals, value = text.partition("=")
         if name not in known:
@@ -109,7 +109,7 @@ def set_parameters(scenario: Scenario, settings: Sequence[str]) -> Scenario:
         changed = scenario.with_parameters(values)
         changed.cells()
     except ValidationError as error:
-        faults = describe_faults(error, Parameters, Origins(None))
+        faults = describe_faults(error, Parameters, ValueOrigins(None))
         raise config_error([f"--set: {fault.partition(': ')[2]}" for fault in faults]) from error
     return changed
 

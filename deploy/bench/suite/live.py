@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from deploy.bench.suite.resources import GB, MB, Sample
+from deploy.bench.suite.resources import GB, MB, ResourceSample
 from deploy.bench.suite.spread import spreads_of
 from ingest.contract.errors import UnavailableError
 from monitoring.exporter import CollectorRegistry, Exporter
 from monitoring.metrics.bench import BENCH
 from monitoring.metrics.families import ProbeCollector
 
-__all__ = ["Live", "serve_live"]
+__all__ = ["LiveFigures", "serve_live"]
 
 _Series = tuple[str, tuple[str, ...]]
 
@@ -47,7 +47,7 @@ _SPEED: Final = re.compile(r"(?!.*_mb_per)(\w+)_per_second")
 _LATENCY: Final = re.compile(r"(?:(\w+)_)?p(50|99)_ms")
 
 
-class Live:
+class LiveFigures:
     """Metrics of a run while it runs; they cost the load nothing, whose processes are not aware of them."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -91,7 +91,7 @@ class Live:
         for probe in ("resources", "gauges"):
             self._give(probe, {})
 
-    def sample(self, sample: Sample) -> None:
+    def sample(self, sample: ResourceSample) -> None:
         """Set the newest view of the resources."""
         for name, series in _COUNTERS.items():
             if name in sample.counters:
@@ -126,20 +126,20 @@ def _single(name: str) -> _Series:
 
 
 @contextmanager
-def serve_live(port: int | None) -> Iterator[Live]:
+def serve_live(port: int | None) -> Iterator[LiveFigures]:
     """The state of a run, served on loopback while the block runs; on no port it is only kept.
 
     Raises:
         UnavailableError: the port cannot be had.
     """
     if port is None:
-        yield Live()
+        yield LiveFigures()
         return
     from deploy.hops import version
     from monitoring.metrics.process import build_info, process_metrics
 
     registry = CollectorRegistry()
-    live = Live(registry)
+    live = LiveFigures(registry)
     build_info(registry, version(), "bench")
     process_metrics(registry)
     try:

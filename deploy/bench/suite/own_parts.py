@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.bench.suite.bed import Bed
+from deploy.bench.suite.bed import CellBed
 from deploy.bench.suite.parts import RunParts
 from deploy.bench.suite.scenario import Kind, Parameters
 from deploy.bench.temporary import own_folder
@@ -22,9 +22,9 @@ _NO_WORD: Final = re.compile(r"\W+")
 
 
 @contextmanager
-def own_bed() -> Iterator[Bed]:
+def own_bed() -> Iterator[CellBed]:
     """Nothing: each run starts and ends what it needs. `brokers` are the parts of a soak, which no process here started."""
-    yield Bed(KafkaSettings(), brokers=RunParts(), folder=Path(tempfile.gettempdir()), makes_topics=False)
+    yield CellBed(KafkaSettings(), brokers=RunParts(), folder=Path(tempfile.gettempdir()), makes_topics=False)
 
 
 def own_cell(work: Parameters, parts: Mapping[str, int]) -> dict[str, Any]:

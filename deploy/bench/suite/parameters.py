@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from deploy.bench.suite.scenario import Parameters, Target
+from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 
-__all__ = ["cell_text", "differing", "identity", "parameter_names", "shown_value"]
+__all__ = ["cell_identity", "cell_text", "differing_parameters", "parameter_names", "shown_value"]
 
-_NAMES = (*Target.model_fields, *Parameters.model_fields)
+_NAMES = (*ScenarioTarget.model_fields, *Parameters.model_fields)
 _KIND_OF: Final = {
     "members": "group", "event": "group", "protocol": "group", "partitioner": "partitioner", "networks": "partitioner",
     "rewind": "rewind", "retained_mb": "load", "cold": "load", "fetch_bytes": "load", "disturbance": "streams",
@@ -21,7 +21,7 @@ def parameter_names(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in _NAMES if any(name in cell for cell in cells)]
 
 
-def differing(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+def differing_parameters(cells: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the parameters with more than one value among the cells for which they mean something."""
     return [
         name for name in parameter_names(cells) if len({cell.get(name) for cell in cells if _means(cell, name)}) > 1
@@ -37,12 +37,12 @@ def _means(cell: Mapping[str, Any], name: str) -> bool:
     return "kind" not in cell or _KIND_OF.get(name, cell["kind"]) == cell["kind"]
 
 
-def identity(cell: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
+def cell_identity(cell: Mapping[str, Any]) -> tuple[tuple[str, Any], ...]:
     """All parameters and the measure: the same in two results where both measured the same cell.
 
     A parameter that a result of an older version does not know has its default; a cell of an existing cluster has no target.
     """
-    forms = (Target, Parameters) if any(name in cell for name in Target.model_fields) else (Parameters,)
+    forms = (ScenarioTarget, Parameters) if any(name in cell for name in ScenarioTarget.model_fields) else (Parameters,)
     defaults = {name: field.default for form in forms for name, field in form.model_fields.items()}
     return tuple((name, value) for name, value in {**defaults, **_own(cell)}.items())
 

@@ -14,7 +14,7 @@ import psutil
 from deploy.bench.suite.bed import LivePids
 from deploy.local.runfile import read_run
 
-__all__ = ["Look", "PartsWatch", "RunParts", "busy_text", "cost_figures"]
+__all__ = ["PartsSample", "PartsWatch", "RunParts", "busy_text", "cost_figures"]
 
 LOOK_SECONDS: Final = 1.0
 BUSY_SHARE: Final = 0.6
@@ -23,7 +23,7 @@ _MB: Final = 1024**2
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class PartsSample:
     """All parts at one moment, in epoch seconds: processor seconds so far, and resident megabytes, by part."""
 
     at: float
@@ -52,7 +52,7 @@ class PartsWatch:
 
     def __init__(self, parts: Mapping[str, int]) -> None:
         self._parts, self._stop = parts, threading.Event()
-        self.looks: list[Look] = []
+        self.looks: list[PartsSample] = []
 
     @contextmanager
     def running(self) -> Iterator["PartsWatch"]:
@@ -71,7 +71,7 @@ class PartsWatch:
         while not self._stop.wait(LOOK_SECONDS):
             self.looks.append(self._look())
 
-    def _look(self) -> Look:
+    def _look(self) -> PartsSample:
         at, cpu, rss = time.time(), dict[str, float](), dict[str, float]()
         for name, pid in dict(self._parts).items():
             with suppress(psutil.Error):
@@ -83,10 +83,10 @@ class PartsWatch:
                         spent = times.user + times.system + times.children_user + times.children_system
                         cpu[name] = cpu.get(name, 0.0) + spent
                         rss[name] = rss.get(name, 0.0) + each.memory_info().rss / _MB
-        return Look(at, cpu, rss)
+        return PartsSample(at, cpu, rss)
 
 
-def cost_figures(looks: list[Look], *, begin_at: float, messages: int, readings: int) -> dict[str, float]:
+def cost_figures(looks: list[PartsSample], *, begin_at: float, messages: int, readings: int) -> dict[str, float]:
     """Return processor time per message and per million readings, and the most memory, of each part.
 
     Args:
@@ -112,7 +112,7 @@ def cost_figures(looks: list[Look], *, begin_at: float, messages: int, readings:
     }
 
 
-def busy_text(looks: list[Look], *, begin_at: float, cores: int) -> str:
+def busy_text(looks: list[PartsSample], *, begin_at: float, cores: int) -> str:
     """Return the part that used the processors, in words; empty if the parts together left most of them free."""
     first, last = _ends(looks, begin_at)
     used = {name: seconds / max(last.at - first.at, 1e-6) for name, seconds in _spent(first, last).items()}
@@ -123,11 +123,11 @@ def busy_text(looks: list[Look], *, begin_at: float, cores: int) -> str:
     return f"the parts used {total:.2g} of {cores} cores, {most} {used[most]:.2g}; publisher and reader used the rest"
 
 
-def _ends(looks: list[Look], begin_at: float) -> tuple[Look, Look]:
+def _ends(looks: list[PartsSample], begin_at: float) -> tuple[PartsSample, PartsSample]:
     return next((look for look in reversed(looks) if look.at <= begin_at), looks[0]), looks[-1]
 
 
-def _spent(first: Look, last: Look) -> dict[str, float]:
+def _spent(first: PartsSample, last: PartsSample) -> dict[str, float]:
     """Processor seconds by part; a part that started again in between has less than before, so its time is not known."""
     return {
         name: seconds - first.cpu_seconds[name]

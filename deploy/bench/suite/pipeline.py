@@ -6,7 +6,7 @@ import psutil
 
 from deploy.bench.day import reader_figures
 from deploy.bench.e2e import measure_e2e
-from deploy.bench.suite.bed import Bed
+from deploy.bench.suite.bed import CellBed
 from deploy.bench.suite.parts import PartsWatch, busy_text, cost_figures
 from deploy.bench.suite.scenario import Parameters
 from ingest.contract.errors import FatalError
@@ -21,7 +21,7 @@ _FIGURES: Final = (
 )  # fmt: skip
 
 
-def pipeline_cell(workload: Parameters, bed: Bed) -> dict[str, Any]:
+def pipeline_cell(workload: Parameters, bed: CellBed) -> dict[str, Any]:
     """One run: `messages` at `rate` after `warmup_messages` that do not count.
 
     Returns:

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
-from deploy.bench.e2e import RowCount, following, load_plan, measure_e2e, publish
+from deploy.bench.e2e import RowCount, follow_rows, load_plan, measure_e2e, publish
 from deploy.bench.stage import to_toml
-from deploy.bench.suite.bed import Bed
+from deploy.bench.suite.bed import CellBed
 from deploy.bench.suite.parts import RunParts
 from deploy.bench.suite.scenario import Parameters
 from deploy.bench.table_rows import grow_table
@@ -92,7 +92,7 @@ class RunningPipeline:
         plan = load_plan(
             settings.mqtt, count.boot, rate=INTRODUCE_RATE, messages=devices, devices=devices, fleet=self.fleet(devices)
         )
-        with following(TableFollower(settings.lake.root, "readings", columns=("boot",)), count):
+        with follow_rows(TableFollower(settings.lake.root, "readings", columns=("boot",)), count):
             publish(plan)
             await_arrivals(lambda: count.rows, devices, silent_seconds=GIVE_UP_SECONDS)
         if count.rows < devices:
@@ -102,14 +102,14 @@ class RunningPipeline:
 
 
 @contextmanager
-def pipeline_bed() -> Iterator[Bed]:
+def pipeline_bed() -> Iterator[CellBed]:
     """Embedded runs without the simulated fleet, in temporary folders; stopped and removed afterwards.
 
     The run starts with the first cell.
     """
     pipeline = RunningPipeline()
     try:
-        yield Bed(
+        yield CellBed(
             KafkaSettings(), brokers=pipeline.parts, folder=Path(tempfile.gettempdir()), running=pipeline,
             fit=pipeline.fit, makes_topics=False,
         )  # fmt: skip

@@ -3,10 +3,10 @@
 import time
 from collections.abc import Callable
 
-__all__ = ["Progress", "duration_text"]
+__all__ = ["SuiteProgress", "duration_text"]
 
 
-class Progress:
+class SuiteProgress:
     """Counts steps, each by the seconds that it is expected to take; the pace of the steps so far corrects the time left."""
 
     def __init__(

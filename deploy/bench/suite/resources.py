@@ -17,7 +17,7 @@ import psutil
 
 from monitoring.scrape import Scrape, scrape
 
-__all__ = ["GB", "MB", "Sample", "Sampler", "busy_before", "busy_during", "rates_between"]
+__all__ = ["GB", "MB", "ResourceSample", "ResourceSampler", "busy_before", "busy_during", "rates_between"]
 
 OTHERS_SHARE: Final = 0.25
 """Share of one core that other programs may use on average during a cell whose figures still count."""
@@ -39,7 +39,7 @@ _BY_AGENT: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class ResourceSample:
     """Values at one instant (monotonic seconds): counters only grow, gauges go up and down."""
 
     at: float
@@ -49,7 +49,9 @@ class Sample:
     """Start times of the brokers that served metrics, in seconds since 1970."""
 
 
-def rates_between(first: Sample, last: Sample, between: Sequence[Sample] = ()) -> dict[str, float]:
+def rates_between(
+    first: ResourceSample, last: ResourceSample, between: Sequence[ResourceSample] = ()
+) -> dict[str, float]:
     """Counters as growth per second; of the gauges the highest, and the lowest of what is available.
 
     A time that Kafka sums up over requests becomes the mean of the requests in between. Where a broker started again its counts
@@ -98,7 +100,7 @@ class _Used:
     is_child: bool = False
 
 
-class Sampler:
+class ResourceSampler:
     """Watches the processes of one target: `brokers` by name, and all other descendants of this process as clients.
 
     A broker that has the name of a sum, such as `broker` in a whole pipeline, has its own figures under `server_broker`.
@@ -112,7 +114,7 @@ class Sampler:
         brokers: Mapping[str, int] | None = None,
         jmx_urls: Mapping[str, str] | None = None,
         folder: Path | None,
-        on_sample: Callable[["Sample"], None] = lambda sample: None,
+        on_sample: Callable[["ResourceSample"], None] = lambda sample: None,
     ) -> None:
         self._brokers = {} if brokers is None else brokers
         self._jmx_urls = dict(jmx_urls or {})
@@ -121,12 +123,12 @@ class Sampler:
         self._below: dict[int, dict[int, psutil.Process]] = {}
         self._used: dict[int, _Used] = {}
         self._looking = threading.Lock()
-        self._samples: list[Sample] = []
+        self._samples: list[ResourceSample] = []
         self._lock = threading.Lock()
         self._stop = threading.Event()
 
     @contextmanager
-    def running(self) -> Iterator["Sampler"]:
+    def running(self) -> Iterator["ResourceSampler"]:
         """Samples once a second while the block runs."""
         thread = threading.Thread(target=self._go, name="bench-sampler", daemon=True)
         thread.start()
@@ -162,7 +164,7 @@ class Sampler:
         columns = {name: [_short(row.get(name)) for row in rows] for name in names}
         return {"seconds": [round(sample.at - samples[0].at, 1) for sample in samples[1:]], **columns}
 
-    def look(self, *, at_the_end: bool = False) -> Sample:
+    def look(self, *, at_the_end: bool = False) -> ResourceSample:
         """All that can be seen now; a broker's answer takes a moment, which must not count as part of a run."""
         answers = () if at_the_end else self._answers()
         at = time.monotonic()
@@ -176,7 +178,7 @@ class Sampler:
         for answer in answers:
             _add_broker(answer, counters, gauges, is_elsewhere=is_elsewhere)
         starts = sorted(round(answer.total("process_start_time_seconds"), 1) for answer in answers)
-        return Sample(at, counters, gauges, tuple(starts))
+        return ResourceSample(at, counters, gauges, tuple(starts))
 
     def _answers(self) -> Sequence[Scrape]:
         """Return the answers of all brokers, or of none: a sum that lacks one would look like a run without an error."""

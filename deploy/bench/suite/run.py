@@ -10,23 +10,23 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from deploy.bench.environment import hardware, versions
-from deploy.bench.suite.bed import Bed, Topics
+from deploy.bench.suite.bed import CellBed, RunTopics
 from deploy.bench.suite.curves import curves_of
-from deploy.bench.suite.judge import Measured, judge_cells
+from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.limit import limit_of
-from deploy.bench.suite.live import Live
-from deploy.bench.suite.parameters import cell_text, differing
-from deploy.bench.suite.progress import Progress
-from deploy.bench.suite.resources import Sample, Sampler, busy_during
+from deploy.bench.suite.live import LiveFigures
+from deploy.bench.suite.parameters import cell_text, differing_parameters
+from deploy.bench.suite.progress import SuiteProgress
+from deploy.bench.suite.resources import ResourceSample, ResourceSampler, busy_during
 from deploy.bench.suite.revision import revision
-from deploy.bench.suite.scenario import Cell, Parameters, Scenario, Target
+from deploy.bench.suite.scenario import Cell, Parameters, Scenario, ScenarioTarget
 from deploy.bench.suite.spread import Spread, median_curves, middle_run, spreads_of
 from deploy.local.artifacts import read_lock
 from deploy.testbed.mosquitto import mosquitto_version
 from ingest.contract.errors import TidegateError, UnavailableError
 from ingest.settings import KafkaSettings
 
-__all__ = ["Plan", "RunCell", "run_plan", "target_text"]
+__all__ = ["RunCell", "ScenarioPlan", "run_plan", "target_text"]
 
 _HELD: Final = 0.95
 """Share of the wanted rate from which the rate is the limit: such a load could do more."""
@@ -40,7 +40,7 @@ class RunCell(Protocol):
     `seconds`, `p50`, `p99` (milliseconds) by the same names, and under `limit` what kept the figures from being better, in words.
     """
 
-    def __call__(self, workload: Parameters, topic: str, bed: Bed) -> Mapping[str, Any]:
+    def __call__(self, workload: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
         """Run the workload once."""
 
 
@@ -54,7 +54,7 @@ class RunPeer(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScenarioPlan:
     """One scenario as it will run."""
 
     name: str
@@ -67,20 +67,20 @@ class Plan:
         """Runs that count."""
         return len(self.cells) * self.repeats
 
-    def by_target(self) -> Iterator[tuple[Target | None, list[Cell]]]:
+    def by_target(self) -> Iterator[tuple[ScenarioTarget | None, list[Cell]]]:
         """Targets in the order of the file, each with its cells."""
         for target in dict.fromkeys(cell.target for cell in self.cells):
             yield target, [cell for cell in self.cells if cell.target == target]
 
 
 def run_plan(
-    plan: Plan,
+    plan: ScenarioPlan,
     *,
-    open_bed: Callable[[Target | None], AbstractContextManager[Bed]],
+    open_bed: Callable[[ScenarioTarget | None], AbstractContextManager[CellBed]],
     run_cell: RunCell,
-    progress: Progress,
+    progress: SuiteProgress,
     run_peer: RunPeer | None = None,
-    live: Live | None = None,
+    live: LiveFigures | None = None,
     doubt: str = "",
 ) -> dict[str, Any]:
     """Measure one scenario; its result as `bench run --json` prints it.
@@ -98,7 +98,7 @@ def run_plan(
         doubt: why the figures prove nothing, as `resources.busy_before` says; empty where they do.
     """
     machine, interrupted = hardware(), False
-    course = _Course(plan, run_cell, run_peer, progress, live or Live(), doubt)
+    course = _Course(plan, run_cell, run_peer, progress, live or LiveFigures(), doubt)
     try:
         for target, cells in plan.by_target():
             course.run_target(target, cells, open_bed)
@@ -135,17 +135,17 @@ class _Course:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ScenarioPlan,
         run_cell: RunCell,
         run_peer: RunPeer | None,
-        progress: Progress,
-        live: Live,
+        progress: SuiteProgress,
+        live: LiveFigures,
         doubt: str,
     ) -> None:
         self._plan, self._run_cell, self._run_peer = plan, run_cell, run_peer
         self._seconds = plan.scenario.seconds_per_run
         self._progress, self._live, self._doubt = progress, live, doubt
-        self.measured: list[Measured] = []
+        self.measured: list[MeasuredCell] = []
         self.resources: list[dict[str, Any]] = []
         self.faults: list[str] = []
         self._marks: list[tuple[float, str]] = []
@@ -153,9 +153,9 @@ class _Course:
 
     def run_target(
         self,
-        target: Target | None,
+        target: ScenarioTarget | None,
         cells: Sequence[Cell],
-        open_bed: Callable[[Target | None], AbstractContextManager[Bed]],
+        open_bed: Callable[[ScenarioTarget | None], AbstractContextManager[CellBed]],
     ) -> None:
         """Run a target's cells one after the other; if it does not start, each of them has the reason."""
         before = len(self.measured)
@@ -167,12 +167,12 @@ class _Course:
             missing = cells[len(self.measured) - before :]
             self._progress.skip(len(missing) * self._plan.repeats, self._seconds)
             self._fault(target_text(target), error)
-            self.measured += [Measured(cell.parameters, fault=_text(error)) for cell in missing]
+            self.measured += [MeasuredCell(cell.parameters, fault=_text(error)) for cell in missing]
 
-    def _run_cells(self, target: Target | None, cells: Sequence[Cell], bed: Bed) -> None:
-        topics = Topics(bed.kafka)
+    def _run_cells(self, target: ScenarioTarget | None, cells: Sequence[Cell], bed: CellBed) -> None:
+        topics = RunTopics(bed.kafka)
         self._live.target()
-        sampler = Sampler(brokers=bed.brokers, jmx_urls=bed.jmx_urls, folder=bed.folder, on_sample=self._look)
+        sampler = ResourceSampler(brokers=bed.brokers, jmx_urls=bed.jmx_urls, folder=bed.folder, on_sample=self._look)
 
         def fit(work: Parameters) -> None:
             if bed.fit is not None:
@@ -201,7 +201,7 @@ class _Course:
             if bed.makes_topics and (kept := topics.sweep()):
                 self._progress.tell(f"Kafka did not delete {', '.join(kept)}; delete them by hand.")
 
-    def _look(self, sample: Sample) -> None:
+    def _look(self, sample: ResourceSample) -> None:
         progress = self._progress
         self._live.progress(planned=progress.steps, done=progress.done, left_seconds=progress.left_seconds())
         self._live.sample(sample)
@@ -212,7 +212,7 @@ class _Course:
         fit: Callable[[Parameters], None],
         run_once: Callable[[Parameters], Mapping[str, Any]],
         run_peer: Callable[[Parameters], Mapping[str, float]],
-        sampler: Sampler,
+        sampler: ResourceSampler,
     ) -> None:
         """All repeats of one cell; what an interrupted cell has is kept."""
         own: list[dict[str, float]] = []
@@ -269,11 +269,11 @@ class _Course:
         *,
         fault: str,
         short: str,
-    ) -> Measured:
+    ) -> MeasuredCell:
         spreads = spreads_of(runs)
         medians = {name: spread.median for name, spread in spreads.items()}
         own_limit = "; ".join(dict.fromkeys(filter(None, limits)))
-        return Measured(
+        return MeasuredCell(
             cell.parameters,
             spreads,
             doubt=short or _lost_in_any(spreads) or self._doubt or busy_during(medians),
@@ -313,7 +313,7 @@ def _text(error: Exception) -> str:
     return f"unexpected {type(error).__name__} in {Path(last.filename).name}, line {last.lineno}: {error}"
 
 
-def _server_versions(plan: Plan) -> dict[str, str]:
+def _server_versions(plan: ScenarioPlan) -> dict[str, str]:
     """Return the versions of the servers that a scenario starts; another cluster's version is not known."""
     targets = [cell.target for cell in plan.cells if cell.target is not None]
     modes = {target.metadata for target in targets if target.runs != "mosquitto"}
@@ -331,7 +331,7 @@ def _lost_in_any(spreads: Mapping[str, Spread]) -> str:
     return f"a run lost {lost:,.6g} records" if lost > 0 else ""
 
 
-def target_text(target: Target | None) -> str:
+def target_text(target: ScenarioTarget | None) -> str:
     """Return a target in words."""
     if target is None:
         return "the given cluster"
@@ -348,11 +348,11 @@ def target_text(target: Target | None) -> str:
     return f"{brokers}, {'KRaft' if target.metadata == 'kraft' else 'ZooKeeper'}, {target.security}"
 
 
-def _cell_text(plan: Plan, cell: Cell) -> str:
+def _cell_text(plan: ScenarioPlan, cell: Cell) -> str:
     return f"{plan.name} {_differing_text(plan, cell)}".strip()
 
 
-def _differing_text(plan: Plan, cell: Cell) -> str:
+def _differing_text(plan: ScenarioPlan, cell: Cell) -> str:
     """Return the parameters in which this scenario's cells differ; empty if it has only one cell."""
-    names = differing([one.workload.model_dump() for one in plan.cells])
+    names = differing_parameters([one.workload.model_dump() for one in plan.cells])
     return cell_text(cell.workload.model_dump(), names) if names else ""

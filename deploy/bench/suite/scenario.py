@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-__all__ = ["Baseline", "Cell", "Curve", "Factor", "Goal", "Kind", "Parameters", "Scenario", "Target"]
+__all__ = ["Baseline", "Cell", "Curve", "Factor", "Goal", "Kind", "Parameters", "Scenario", "ScenarioTarget"]
 
 Value = str | int | float | bool
 Axis = Value | list[Value]
@@ -107,7 +107,7 @@ class Parameters(_Form):
         return self
 
 
-class Target(_Form):
+class ScenarioTarget(_Form):
     """Servers that a scenario starts for itself: a cluster, the whole pipeline with its one broker, a mosquitto, or nothing."""
 
     runs: Literal["kafka", "pipeline", "streams", "own", "mosquitto"] = "kafka"
@@ -252,12 +252,12 @@ class Curve(_Form):
     )
 
 
-class Short(_Form):
+class ShortRun(_Form):
     """Values that `--short` uses instead."""
 
     workload: dict[str, Value] = Field(default_factory=dict)
     matrix: list[dict[str, Axis]] | None = None
-    targets: list[Target] | None = None
+    targets: list[ScenarioTarget] | None = None
     repeats: int | None = Field(None, ge=1)
     peer_runs: int = Field(0, ge=0, le=20)
     seconds_per_run: float | None = Field(None, gt=0)
@@ -267,7 +267,7 @@ class Cell(_Form):
     """One workload on one target; `target` is None for an existing cluster."""
 
     workload: Parameters
-    target: Target | None
+    target: ScenarioTarget | None
 
     @property
     def parameters(self) -> dict[str, Value]:
@@ -287,7 +287,7 @@ class Scenario(_Form):
         min_length=1,
         description="Blocks; one that names `security`, `brokers` or the like is for such targets.",
     )
-    targets: list[Target] = Field(default_factory=lambda: [Target()], min_length=1)
+    targets: list[ScenarioTarget] = Field(default_factory=lambda: [ScenarioTarget()], min_length=1)
     measures: list[str] = Field(default_factory=list, description="Measures; each is a separate cell in the result.")
     shows: list[str] = Field(
         default_factory=list, description="Figures in the report's table, besides those of goals and baselines."
@@ -300,7 +300,7 @@ class Scenario(_Form):
     peer_runs: int = Field(1, ge=0, le=20, description="Runs of Kafka's own performance tools for each cell.")
     warmup_runs: int = Field(1, ge=0, le=10, description="Runs of the first workload of a target, not counted.")
     seconds_per_run: float = Field(2.0, gt=0, description="Approximate duration of one run; only for the time left.")
-    short: Short = Field(default_factory=Short)
+    short: ShortRun = Field(default_factory=ShortRun)
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -347,7 +347,9 @@ class Scenario(_Form):
         found: list[Parameters] = []
         for block in matrix:
             axes = {
-                name: value for name, value in {**self.workload, **block}.items() if name not in Target.model_fields
+                name: value
+                for name, value in {**self.workload, **block}.items()
+                if name not in ScenarioTarget.model_fields
             }
             found += [one for one in _expand(axes) if one not in found]
         return found
@@ -375,8 +377,8 @@ class Scenario(_Form):
         Raises:
             ValidationError: a value that a parameter does not take.
         """
-        mine = {name: value for name, value in values.items() if name not in Target.model_fields}
-        of_target = {name: value for name, value in values.items() if name in Target.model_fields}
+        mine = {name: value for name, value in values.items() if name not in ScenarioTarget.model_fields}
+        of_target = {name: value for name, value in values.items() if name in ScenarioTarget.model_fields}
         targets = list(_targets_with(self.targets, of_target))
         return self.model_copy(
             update={
@@ -390,13 +392,13 @@ class Scenario(_Form):
         )
 
 
-def _targets_with(targets: Sequence[Target], values: Mapping[str, Value]) -> Iterator[Target]:
+def _targets_with(targets: Sequence[ScenarioTarget], values: Mapping[str, Value]) -> Iterator[ScenarioTarget]:
     """Return the targets that can have these values; raise the last fault if none can."""
     fault: ValidationError | None = None
     found = False
     for target in targets:
         try:
-            yield Target.model_validate({**target.model_dump(), **values})
+            yield ScenarioTarget.model_validate({**target.model_dump(), **values})
             found = True
         except ValidationError as error:
             fault = error
@@ -405,18 +407,18 @@ def _targets_with(targets: Sequence[Target], values: Mapping[str, Value]) -> Ite
 
 
 def _check_parameters(names: set[str], where: str) -> None:
-    known = {*Parameters.model_fields, *Target.model_fields}
+    known = {*Parameters.model_fields, *ScenarioTarget.model_fields}
     if unknown := names - known:
         msg = f"{where} names {sorted(unknown)}, which are not parameters; known: {sorted(known)}"
         raise ValueError(msg)
 
 
-def _is_for(block: Mapping[str, Axis], target: Target) -> bool:
+def _is_for(block: Mapping[str, Axis], target: ScenarioTarget) -> bool:
     """A block that names properties of targets, such as `security`, is for those that have one of these values."""
     return all(
         getattr(target, name) in (value if isinstance(value, list) else [value])
         for name, value in block.items()
-        if name in Target.model_fields
+        if name in ScenarioTarget.model_fields
     )
 
 

@@ -18,11 +18,11 @@ from typing import Any, Final
 from deploy.bench.child import run_child
 from deploy.bench.kafka_load.derived import DerivedReader, reading_topics
 from deploy.bench.load import GIVE_UP_SECONDS, LoadPlan
-from deploy.bench.meetup import Meetup
-from deploy.bench.suite.bed import Bed
-from deploy.bench.suite.derived_figures import Outcome, derived_figures
+from deploy.bench.meetup import MeetupEvents
+from deploy.bench.suite.bed import CellBed
+from deploy.bench.suite.derived_figures import DerivedOutput, derived_figures
 from deploy.bench.suite.parts import RunParts
-from deploy.bench.suite.scenario import Parameters, Target
+from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 from deploy.bench.target import own_run
 from deploy.bench.temporary import own_folder
 from deploy.bench.waiting import await_arrivals, await_condition
@@ -58,7 +58,7 @@ _LOOK_SECONDS: Final = 0.2
 
 
 @contextmanager
-def streams_bed(target: Target) -> Iterator[Bed]:
+def streams_bed(target: ScenarioTarget) -> Iterator[CellBed]:
     """An embedded run with the mapping of meetup events and both streams applied; stopped and removed afterwards.
 
     With `realtime` both streams are the shipped ones but for their header: real-time mode, and a topic alone.
@@ -88,7 +88,7 @@ def streams_bed(target: Target) -> Iterator[Bed]:
         )  # fmt: skip
         pids = RunParts()
         pids.folder = data
-        yield Bed(settings.kafka, brokers=pids, folder=data, pipeline=settings)
+        yield CellBed(settings.kafka, brokers=pids, folder=data, pipeline=settings)
 
 
 def mapping_text() -> str:
@@ -117,7 +117,7 @@ def _small_disk(folder: Path, megabytes: int) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
-def streams_cell(workload: Parameters, bed: Bed) -> dict[str, float]:
+def streams_cell(workload: Parameters, bed: CellBed) -> dict[str, float]:
     """One run: `messages` at `rate`, 0 as fast as Kafka gets them; the `disturbance` comes when half of them are due.
 
     Returns:
@@ -130,7 +130,7 @@ def streams_cell(workload: Parameters, bed: Bed) -> dict[str, float]:
     if settings is None or bed.folder is None:
         message = 'these events need a whole pipeline with its streams. Give the target `runs = "streams"`'
         raise FatalError(message)
-    meetup = Meetup(workload.messages, workload.message_bytes, f"m{time.time_ns():x}")
+    meetup = MeetupEvents(workload.messages, workload.message_bytes, f"m{time.time_ns():x}")
     topics = [stream_topic(name) for name in STREAMS]
     applied = load_applied(settings.lake.root)
     tables = {
@@ -146,7 +146,7 @@ def streams_cell(workload: Parameters, bed: Bed) -> dict[str, float]:
         disturbance.join()
         followed = [name for name in STREAMS if applied[name].shape.trigger_seconds is not None]
         _settle(settings, reader, meetup, followed=followed)
-    outcome = Outcome(
+    outcome = DerivedOutput(
         {name: reader.records[stream_topic(name)] for name in STREAMS},
         {name: _devices(table) for name, table in tables.items()},
         plan.due_at if plan.rate else None,
@@ -172,7 +172,7 @@ def _plan(settings: Settings, folder: Path, workload: Parameters) -> LoadPlan:
     )  # fmt: skip
 
 
-def _publish(plan: LoadPlan, meetup: Meetup, bootstrap_servers: str) -> dict[str, Any]:
+def _publish(plan: LoadPlan, meetup: MeetupEvents, bootstrap_servers: str) -> dict[str, Any]:
     otherwise = f"the publisher could not use the broker at {plan.host}:{plan.port}"
     events = {
         "load": asdict(plan), "event_bytes": meetup.event_bytes, "run": meetup.run,
@@ -217,7 +217,7 @@ def _write_until_full(out: Any, block: bytes) -> None:
             return
 
 
-def _settle(settings: Settings, reader: DerivedReader, meetup: Meetup, *, followed: Sequence[str]) -> None:
+def _settle(settings: Settings, reader: DerivedReader, meetup: MeetupEvents, *, followed: Sequence[str]) -> None:
     """Wait until both topics have what they must, and the streams have read all that there is, as long as any record comes.
 
     `followed` are the streams whose consumer groups say how far they are. In real-time mode they do so once in minutes; and what

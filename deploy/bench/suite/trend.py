@@ -10,7 +10,7 @@ from typing import Final
 
 from deploy.bench.suite.spread import LEAST_SPREAD
 
-__all__ = ["LEAST_POINTS", "Point", "Trend", "trend_of", "trend_text"]
+__all__ = ["LEAST_POINTS", "Trend", "TrendPoint", "trend_of", "trend_text"]
 
 LEAST_POINTS: Final = 3
 """Two points always lie on a line, so they cannot show a bend."""
@@ -19,7 +19,7 @@ BEYOND: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TrendPoint:
     """The median of a figure and the range of its repeats, at one value of a parameter."""
 
     x: float
@@ -72,7 +72,7 @@ class _Line:
         return self.scale / math.sqrt(self.width)
 
 
-def trend_of(points: Sequence[Point]) -> Trend | None:
+def trend_of(points: Sequence[TrendPoint]) -> Trend | None:
     """Follow the line from the first point until one lies beyond it.
 
     Args:
@@ -104,7 +104,7 @@ def trend_text(trend: Trend) -> str:
     return f"{text}; bends at {place}, from there {after}"
 
 
-def _place(point: Point) -> tuple[float, float, float]:
+def _place(point: TrendPoint) -> tuple[float, float, float]:
     """Logarithms of x and y, and the spread of y's; repeats that happen to agree would differ the next time."""
     low, high = (value if value > 0 else point.y for value in (point.low, point.high))
     return math.log(point.x), math.log(point.y), max(LEAST_SPREAD, abs(math.log(high / low)) / 2)

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from deploy.bench.suite.parameters import cell_text, differing
+from deploy.bench.suite.parameters import cell_text, differing_parameters
 from deploy.bench.suite.report.growth import growth_charts
 from deploy.bench.suite.report.latency import latency_charts
 from deploy.bench.suite.report.tables import figures_shown, peer_spread, peers_of
-from deploy.bench.suite.scenario import Target
+from deploy.bench.suite.scenario import ScenarioTarget
 
 __all__ = ["charts_of"]
 
@@ -38,8 +38,8 @@ def charts_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _beside(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Bars of baselines, other clients and Tidegate, a chart for each figure and target that has them."""
-    cells, names = result["cells"], differing(result["cells"])
-    of_target = [name for name in names if name in Target.model_fields]
+    cells, names = result["cells"], differing_parameters(result["cells"])
+    of_target = [name for name in names if name in ScenarioTarget.model_fields]
     places: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for cell in cells:
         for figure in figures_shown(cell, cells, result.get("shows", ())):
@@ -62,7 +62,7 @@ def _bars(figure: str, cells: Sequence[Mapping[str, Any]], baselines: Mapping[st
     }
     series["Tidegate"] = [_median(cell, figure) for cell in cells]
     series = {name: values for name, values in series.items() if any(value is not None for value in values)}
-    width, names = len(series) + 1, differing(cells)
+    width, names = len(series) + 1, differing_parameters(cells)
     columns = [
         [value for cell in values for value in (cell if place == own else None for own in range(width))]
         for place, values in enumerate(series.values())

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from deploy.bench.suite.parameters import cell_text, differing
-from deploy.bench.suite.scenario import Target
+from deploy.bench.suite.parameters import cell_text, differing_parameters
+from deploy.bench.suite.scenario import ScenarioTarget
 
 __all__ = ["latency_charts"]
 
@@ -26,7 +26,9 @@ Line = Mapping[float, float | None]
 def latency_charts(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """Return the latency charts by percentile and over time, a line per cell."""
     # Cells that only differ in what is judged come from the same runs.
-    runs = list({tuple((name, cell.get(name)) for name in differing(cells)): cell for cell in cells}.values())
+    runs = list(
+        {tuple((name, cell.get(name)) for name in differing_parameters(cells)): cell for cell in cells}.values()
+    )
     kinds = dict.fromkeys(kind for cell in runs for kind in cell["curves"])
     return [
         chart for kind in kinds for chart in _charts(kind, [cell for cell in runs if cell["curves"].get(kind)], cells)
@@ -34,9 +36,9 @@ def latency_charts(cells: Sequence[Cell]) -> list[dict[str, Any]]:
 
 
 def _charts(kind: str, cells: Sequence[Cell], everything: Sequence[Cell]) -> Iterator[dict[str, Any]]:
-    names = differing(everything)
+    names = differing_parameters(everything)
     for part in _divided(cells):
-        own = differing(part)
+        own = differing_parameters(part)
         where = cell_text(_given(part[0], names), [name for name in names if name not in own])
         where = f", {where}" if len(own) < len(names) else ""
         what = f"{_KINDS.get(kind, kind)}{where}"
@@ -71,8 +73,8 @@ def _divided(cells: Sequence[Cell]) -> Iterable[Sequence[Cell]]:
     """All in one chart where they are few; else by target or by workload, whatever makes fewer charts."""
     if len(cells) <= _FEW_LINES:
         return [cells] if cells else []
-    names = differing(cells)
-    of_target = [name for name in names if name in Target.model_fields]
+    names = differing_parameters(cells)
+    of_target = [name for name in names if name in ScenarioTarget.model_fields]
     ways = [_grouped(cells, wanted) for wanted in (of_target, [name for name in names if name not in of_target])]
     return min((way for way in ways if 1 < len(way) < len(cells)), key=len, default=[cells])
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from deploy.bench.environment import hardware_line
-from deploy.bench.suite.parameters import differing, identity, shown_value
+from deploy.bench.suite.parameters import cell_identity, differing_parameters, shown_value
 from deploy.bench.suite.report.growth import growth_rows
 from deploy.bench.suite.report.tables import WORDS, figures_shown, number_text, peer_text, peers_of
 
@@ -61,7 +61,7 @@ def peers_note(result: Mapping[str, Any]) -> str:
 def _table(result: Mapping[str, Any]) -> list[str]:
     cells, bases = result["cells"], list(result["baselines"])
     older = _zookeeper_pairs(cells)
-    names = differing(cells)
+    names = differing_parameters(cells)
     rows = [cell for number, cell in enumerate(cells) if number not in {pair for pair, _ in older.values()}]
     if older and len(rows) == len(older):
         names = [name for name in names if name != "metadata"]
@@ -72,7 +72,7 @@ def _table(result: Mapping[str, Any]) -> list[str]:
     heads = [*names, "figure", *columns, "Tidegate", "range", "goal", "verdict"]
     lines = []
     for cell, figure in shown:
-        _, pair = older.get(identity(cell), (0, None))
+        _, pair = older.get(cell_identity(cell), (0, None))
         row = [shown_value(cell, name) for name in names] + [figure]
         row += [cell["baselines"].get(base, {}).get(figure) for base in bases]
         row += [peer_text(cell, peer, figure) for peer in peers]
@@ -86,10 +86,10 @@ def _table(result: Mapping[str, Any]) -> list[str]:
 
 def _zookeeper_pairs(cells: Sequence[Mapping[str, Any]]) -> dict[Any, tuple[int, Mapping[str, Any]]]:
     """Cells of ZooKeeper mode with their number, by the KRaft cell that differs in nothing else: those are columns."""
-    of_kraft = {identity(cell) for cell in cells if cell.get("metadata") == "kraft"}
+    of_kraft = {cell_identity(cell) for cell in cells if cell.get("metadata") == "kraft"}
     found = {}
     for number, cell in enumerate(cells):
-        other = identity({**cell, "metadata": "kraft"})
+        other = cell_identity({**cell, "metadata": "kraft"})
         if cell.get("metadata") == "zookeeper" and other in of_kraft:
             found[other] = (number, cell)
     return found

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from deploy.bench.suite.curves import curves_of
 from deploy.bench.suite.library import scenario_names
-from deploy.bench.suite.parameters import identity
+from deploy.bench.suite.parameters import cell_identity
 from deploy.bench.suite.scenario import Curve
 
 __all__ = ["merge_results"]
@@ -46,7 +46,7 @@ def _together(results: Sequence[dict[str, Any]]) -> dict[str, Any]:
     newest: dict[tuple[Any, ...], tuple[int, dict[str, Any]]] = {}
     for number, result in enumerate(results):
         for cell in result["cells"]:
-            newest[identity(cell)] = (number, cell)
+            newest[cell_identity(cell)] = (number, cell)
     left = {number for number, _ in newest.values()}
     kept = [result for number, result in enumerate(results) if number in left] or [results[-1]]
     last = kept[-1]

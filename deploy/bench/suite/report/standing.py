@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from deploy.bench.suite.parameters import cell_text, differing
+from deploy.bench.suite.parameters import cell_text, differing_parameters
 from deploy.bench.suite.report.markdown import markdown_table
 from deploy.bench.suite.report.tables import number_text
 
@@ -18,7 +18,7 @@ def render_standing(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _rows(result: Mapping[str, Any]) -> Iterator[list[object]]:
-    names = differing(result["cells"])
+    names = differing_parameters(result["cells"])
     rules: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {}
     for cell in result["cells"]:
         for goal in cell["goals"]:

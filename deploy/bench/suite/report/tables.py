@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from deploy.bench.suite.parameters import differing, parameter_names, shown_value
+from deploy.bench.suite.parameters import differing_parameters, parameter_names, shown_value
 
 __all__ = [
     "WORDS", "cells_table", "figures_shown", "heat_tables", "number_text", "peer_spread", "peer_text", "peers_of",
@@ -33,7 +33,7 @@ def cells_table(result: Mapping[str, Any]) -> str:
     cells = result["cells"]
     if not cells:
         return '<p class="notice">No cell was measured.</p>'
-    names, bases = differing(cells), list(result["baselines"])
+    names, bases = differing_parameters(cells), list(result["baselines"])
     figures = [figures_shown(cell, cells, result.get("shows", ())) for cell in cells]
     peers = peers_of([(cell, figure) for cell, own in zip(cells, figures, strict=True) for figure in own])
     heads = [
@@ -115,9 +115,9 @@ def _verdict(cell: Mapping[str, Any], figure: str, known: str) -> str:
 
 def heat_tables(cells: Sequence[Mapping[str, Any]]) -> str:
     """Throughput over message size and batch, one table per target, mode and direction; where both are varied."""
-    if not {"message_bytes", "batch_records"} <= set(differing(cells)):
+    if not {"message_bytes", "batch_records"} <= set(differing_parameters(cells)):
         return ""
-    others = [name for name in parameter_names(cells) if name in differing(cells)]
+    others = [name for name in parameter_names(cells) if name in differing_parameters(cells)]
     others = [name for name in others if name not in ("message_bytes", "batch_records")]
     groups: dict[str, dict[tuple[Any, Any], float]] = {}
     for cell in cells:
