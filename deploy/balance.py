@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from deploy.balance_rows import READING_ROWS, RECORD_ROWS, arrow_table, dead_letter_row, reading_rows, record_row
-from deploy.corrected import Correction
-from deploy.counted import MINUTE_US, CountedMessages, NumberRun
+from deploy.corrections import Correction
+from deploy.counted_messages import MINUTE_US, CountedMessages, NumberRun
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.outcome import OutcomeRecord, decode_outcome
 from ingest.contract.reading import ReadingRecord, decode_record

@@ -14,32 +14,41 @@ from typer.exceptions import TyperException
 
 from deploy.commands import (
     alerts,
+    audit,
     bench,
+    canary,
     chaos,
     cluster,
     config,
+    correct,
+    decode,
     demo,
     device,
     dlq,
-    embedded,
+    doctor,
+    down,
+    erase,
     export,
+    gateway,
     groups,
-    history,
-    hops,
+    logs,
     maintain,
+    make_topics,
     monitor,
-    preflight,
+    produce,
     profile,
-    proof,
-    records,
     repair,
     route,
     soak,
     sql,
+    status,
+    stream,
     streams,
     tables,
+    tail,
     topics,
     trace,
+    up,
 )
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
@@ -56,25 +65,34 @@ app = typer.Typer(
     "`tidegate sql 'select * from readings limit 5'`. Commands that print data accept --json.\n\n"
     "Exit codes: 0 ok, 1 failed, 2 usage, 69 unavailable, 78 configuration.",
 )
-embedded.register(app)
+up.register(app)
+down.register(app)
+status.register(app)
+logs.register(app)
 sql.register(app)
 tables.register(app)
 topics.register(app)
-records.register(app)
+produce.register(app)
+tail.register(app)
 groups.register(app)
-proof.register(app)
+audit.register(app)
+decode.register(app)
 trace.register(app)
 repair.register(app)
 dlq.register(app)
 device.register(app)
 profile.register(app)
 route.register(app)
-preflight.register(app)
+doctor.register(app)
 config.register(app)
-hops.register(app)
+gateway.register(app)
+stream.register(app)
+make_topics.register(app)
+canary.register(app)
 maintain.register(app)
 monitor.register(app)
-history.register(app)
+correct.register(app)
+erase.register(app)
 streams.register(app)
 alerts.register(app)
 export.register(app)

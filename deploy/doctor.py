@@ -31,9 +31,9 @@ def _brokers(settings: Settings, timeout_seconds: float) -> Iterator[PreflightCh
 def _streams(settings: Settings) -> Iterator[PreflightCheck]:
     """Check whether the Kafka user may use the topics of applied SQL streams, also after a crash."""
     from ingest.contract.topics import stream_topic
-    from ingest.topic_rights import topic_not_found
-    from ingest.topic_state import topic_names
-    from streaming.sql.applied import load_applied
+    from ingest.topics.describe import topic_names
+    from ingest.topics.rights import topic_not_found
+    from streaming.sql.applied_streams import load_applied
     from streaming.sql.rights import check_stream_rights
 
     try:

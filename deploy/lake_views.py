@@ -13,8 +13,8 @@ __all__ = ["configured_views"]
 
 def configured_views(settings: "Settings") -> list[View]:
     """Return every view; a rejected profile file has none, and a pattern in a profile is not a column."""
-    from gateway.glob import is_glob
-    from gateway.profiles.folder import ProfileFolder
+    from gateway.glob_patterns import is_glob
+    from gateway.profiles.profile_folder import ProfileFolder
 
     views = shipped_views()
     if settings.gateway.profiles is None or not Path(settings.gateway.profiles).is_dir():

@@ -30,7 +30,7 @@ def run_request(
     patience_seconds: float = PATIENCE_SECONDS,
     tell: Callable[[str], object] = lambda text: None,
 ) -> dict[str, Any]:
-    """Return the answer of the request's handler (see `streaming.chores.HANDLERS`).
+    """Return the answer of the request's handler (see `streaming.background_tasks.HANDLERS`).
 
     Args:
         settings: of the pipeline whose tables it is about.
@@ -91,12 +91,12 @@ def _run_here(
     from deploy.local.artifacts import spark_jars
     from deploy.local.java import find_java
     from ingest.contract.topics import DEAD_LETTERS, READINGS
-    from lakehouse.derived import ALL_TABLES
+    from lakehouse.derived_tables import ALL_TABLES
     from lakehouse.jvm import JvmOptions
     from monitoring.exporter import CollectorRegistry
     from monitoring.metrics.stream import StreamMetrics
-    from streaming.alone import one_shot_writer
-    from streaming.chores import handle_request
+    from streaming.background_tasks import handle_request
+    from streaming.one_shot_writer import one_shot_writer
 
     tell("No stream is writing these tables; starting Spark here, which takes some seconds.")
     logs = Path(tempfile.mkdtemp(prefix="tidegate-command-"))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.settings import load_settings
-from gateway.settings import RouteSettings
-from gateway.topics import compile_filter
+from gateway.gateway_settings import RouteSettings
+from gateway.topic_filters import compile_filter
 from ingest.contract.errors import ConfigError
 
 __all__ = ["add_routes"]

@@ -14,18 +14,18 @@ from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
-from deploy.local.settings import EmbeddedSettings
+from deploy.local.embedded_settings import EmbeddedSettings
 from deploy.settings_faults import ValueOrigins, config_error, describe_faults
 from deploy.settings_file import mask_extra, read_toml
-from gateway.decoders.mapping_extends import resolve_extends
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping.extends import resolve_extends
+from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.vendor_settings import VendorSettings
-from gateway.settings import GatewaySettings, MqttSettings, ReceiptSettings, RouteSettings
+from gateway.gateway_settings import GatewaySettings, MqttSettings, ReceiptSettings, RouteSettings
 from ingest.contract.errors import ConfigError
-from ingest.settings import KafkaSettings
-from lakehouse.settings import LakeSettings
-from monitoring.settings import MonitoringSettings
-from streaming.settings import StreamSettings
+from ingest.kafka_settings import KafkaSettings
+from lakehouse.lake_settings import LakeSettings
+from monitoring.monitoring_settings import MonitoringSettings
+from streaming.stream_settings import StreamSettings
 
 __all__ = [
     "ENV_PREFIX",

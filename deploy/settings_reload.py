@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Final
 
 from deploy.settings import Settings, load_settings
-from gateway.reload import RouteUpdate
-from gateway.watch import FileStamp, FolderWatch, file_stamp
+from gateway.file_watch import FileStamp, FolderWatch, file_stamp
+from gateway.route_reload import RouteUpdate
 from ingest.contract.errors import ConfigError
 
 __all__ = ["SettingsFile"]

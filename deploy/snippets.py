@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from string import Template
 from typing import Final, NamedTuple
 
-from gateway.receipts import receipt_topic
-from gateway.topics import id_fault
+from gateway.replies.receipts import receipt_topic
+from gateway.topic_filters import id_fault
 from ingest.contract.errors import ConfigError
 
 __all__ = ["LANGUAGES", "PublishTarget", "check_device", "render_snippet"]

@@ -3,15 +3,15 @@
 import threading
 from functools import partial
 
-from gateway.kafka_log import open_kafka
+from gateway.delivery.open_log import open_kafka
+from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
 from gateway.policy import ReadingPolicy
-from gateway.refusal import ReceiptBuilder
-from gateway.reload import ReadRoutes, no_route_update
+from gateway.replies.rejection import ReceiptBuilder
+from gateway.route_reload import ReadRoutes, no_route_update
 from gateway.service import GatewayService
-from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
+from ingest.gateway_state import read_newer, read_outcomes, read_state
+from ingest.kafka_settings import KafkaSettings
 from ingest.record_limits import LearnedLimits
-from ingest.settings import KafkaSettings
-from ingest.state import read_newer, read_outcomes, read_state
 from monitoring.metrics.gateway import GatewayMetrics
 
 __all__ = ["build_gateway", "run"]

@@ -8,10 +8,10 @@ import base64
 import hashlib
 from typing import Final
 
+from gateway.gateway_settings import GatewaySettings
 from gateway.message import Message, Record, short_id, traceparent
-from gateway.refusal import Rejection
-from gateway.settings import GatewaySettings
-from gateway.show import show_text
+from gateway.replies.rejection import Rejection
+from gateway.safe_text import show_text
 from ingest.contract.dead_letter import (
     MAX_PAYLOAD_BYTES,
     DeadLetterRecord,

@@ -14,9 +14,9 @@ from typing import Final
 
 import msgspec
 
-from gateway.show import show_text
-from gateway.topics import id_fault
-from gateway.watch import FolderWatch, file_stamp
+from gateway.file_watch import FolderWatch, file_stamp
+from gateway.safe_text import show_text
+from gateway.topic_filters import id_fault
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import Reason

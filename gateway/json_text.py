@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gateway.show import show_text
+from gateway.safe_text import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
-from gateway.decoders.mapping import case_settings
-from gateway.decoders.mapping_names import NameRules, PatternSet
-from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
+from gateway.decoders.mapping.engine import case_settings
+from gateway.decoders.mapping.names import NameRules, PatternSet
+from gateway.decoders.mapping.settings import CaseSettings, MappingSettings
 from gateway.decoders.vendor_settings import OwnVendors, VendorSettings
 from gateway.decoders.vendors import named_vendors
-from gateway.presets.load import known_vendors
+from gateway.presets.loader import known_vendors
 from gateway.routes import Route, RouteTable, shipped_mappings
 
 __all__ = ["add_keep_steps", "find_keep_step"]

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Set
 
 from gateway.decoders.shape import Decoded, RouteMatch
+from gateway.gateway_settings import RouteSettings
 from gateway.message import Message
-from gateway.plausible.sift import sift_readings
+from gateway.plausible.apply_table import sift_readings
 from gateway.plausible.table import PlausibilityChecks, load_table
-from gateway.settings import RouteSettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 

@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.show import json_path, show_text, show_value
+from gateway.safe_text import json_path, show_text, show_value
 from ingest.contract.reading import Reading
 
 __all__ = ["item_path", "member_path", "native_batch", "reading_path", "show_quantity", "show_reading"]

@@ -17,7 +17,7 @@ A redrive has no other effects: no reply, no receipt, no change of decoder state
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Final, Literal, NamedTuple
 
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.reading import REDRIVE_GATEWAY, Reading, ReadingRecord, decode_record
 from ingest.contract.reasons import Reason, Stage

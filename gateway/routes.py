@@ -14,18 +14,18 @@ from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from gateway.decoders.json_object import generic_mapping
-from gateway.decoders.mapping import BadPath, CompiledMapping
-from gateway.decoders.mapping_case import CompiledCase
-from gateway.decoders.mapping_extends import resolve_extends
-from gateway.decoders.mapping_names import PatternTable
-from gateway.decoders.mapping_settings import CaseSettings, MappingSettings
+from gateway.decoders.mapping.compiled_case import CompiledCase
+from gateway.decoders.mapping.engine import BadPath, CompiledMapping
+from gateway.decoders.mapping.extends import resolve_extends
+from gateway.decoders.mapping.names import PatternTable
+from gateway.decoders.mapping.settings import CaseSettings, MappingSettings
 from gateway.decoders.registry import IGNORE, MAPPING, decoder_names
 from gateway.decoders.shape import RouteMatch
 from gateway.decoders.vendor_settings import OwnVendors, VendorSettings
-from gateway.glob import compile_globs, glob_pattern
-from gateway.presets.load import known_vendors, load_presets
-from gateway.settings import GatewaySettings, RouteSettings
-from gateway.topics import BadFilter, TopicFilter, compile_filter, native_topic
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.glob_patterns import compile_globs, glob_pattern
+from gateway.presets.loader import known_vendors, load_presets
+from gateway.topic_filters import BadFilter, TopicFilter, compile_filter, native_topic
 from ingest.contract.errors import ConfigError
 
 __all__ = ["OWN", "Route", "RouteTable", "compile_routes", "compile_vendors", "shipped_base", "shipped_mappings"]

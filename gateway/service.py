@@ -12,33 +12,33 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from gateway.accounts import MetricAccumulator
-from gateway.ack_chain import AckChain
-from gateway.answers import DeviceReplies
-from gateway.backlog import BrokerBacklog
-from gateway.block import Block
-from gateway.broker_window import BrokerWindow
-from gateway.client import MqttSession
-from gateway.condition import GatewayHealth
 from gateway.decoders.state import DecoderState
-from gateway.express import FastPathEncoder
-from gateway.forgetting import ErasureListener
-from gateway.intake import MessageIntake
-from gateway.kafka_log import OpenLog
-from gateway.outcome import MessageProcessor
-from gateway.own_state import GatewayState, is_own_state
+from gateway.delivery.ack_chain import AckChain
+from gateway.delivery.block import Block
+from gateway.delivery.deliverer import Deliverer
+from gateway.delivery.intake import MessageIntake
+from gateway.delivery.open_log import OpenLog
+from gateway.delivery.sequence import SequenceTracker
+from gateway.fast_path.encoder import FastPathEncoder
+from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
+from gateway.health import GatewayHealth
+from gateway.memory.erased_devices import ErasureListener
+from gateway.memory.restart_state import GatewayState, is_own_state
+from gateway.memory.shared_id import ReadNewer, SharedIdDetector
+from gateway.message_processor import MessageProcessor
+from gateway.metric_accumulator import MetricAccumulator
+from gateway.mqtt.broker_backlog import BrokerBacklog
+from gateway.mqtt.broker_window import BrokerWindow
+from gateway.mqtt.session import MqttSession
+from gateway.mqtt.session_events import Incoming, SessionEvents
+from gateway.mqtt.session_text import describe_inflight_limit
 from gateway.policy import ReadingPolicy
-from gateway.pump import Deliverer
-from gateway.refusal import ReceiptBuilder
-from gateway.reload import ReadRoutes, RouteReload, no_route_update
+from gateway.replies.device_replies import DeviceReplies
+from gateway.replies.rejection import ReceiptBuilder
+from gateway.route_reload import ReadRoutes, RouteReload, no_route_update
 from gateway.routes import compile_routes
-from gateway.sequence import SequenceTracker
-from gateway.session_events import Incoming, SessionEvents
-from gateway.session_words import describe_inflight_limit
-from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
-from gateway.shared_id import ReadNewer, SharedIdDetector
-from gateway.show import show_text
-from gateway.times import refuse_unset_clock
+from gateway.safe_text import show_text
+from gateway.time_rules import refuse_unset_clock
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.reasons import Reason

@@ -17,8 +17,8 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from gateway.show import show_text, show_value
-from gateway.times import Instant, local_instant, read_time
+from gateway.safe_text import show_text, show_value
+from gateway.time_rules import Instant, local_instant, read_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 

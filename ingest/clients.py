@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaException
 
 from ingest.contract.errors import ConfigError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 
 __all__ = ["make_client"]
 

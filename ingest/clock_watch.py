@@ -7,11 +7,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Protocol
 
-from ingest.cluster_reader import ClusterReader
 from ingest.contract.errors import RetryableError, TidegateError
 from ingest.contract.topics import OUTCOMES
-from ingest.kafka_clock import KafkaClock
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.lag.cluster_reader import ClusterReader
+from ingest.lag.kafka_clock import KafkaClock
 
 __all__ = ["ClockWatch", "NewestRecord", "watch_clock"]
 

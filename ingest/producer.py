@@ -11,13 +11,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ingest.clients import make_client
 from ingest.contract.errors import FatalError
-from ingest.flight import ProducerBatch
+from ingest.kafka_settings import KafkaSettings
 from ingest.log import BatchDone, DeliveryError, Done, LogFull
-from ingest.log_filter import RepeatedMessageFilter
+from ingest.producer_batch import ProducerBatch
 from ingest.record_limits import LearnedLimits, RecordLimits
+from ingest.repeated_messages import RepeatedMessageFilter
 from ingest.security import RECORD_OVERHEAD_BYTES, producer_conf
-from ingest.settings import KafkaSettings
-from ingest.topic_state import topic_limits
+from ingest.topics.describe import topic_limits
 
 __all__ = ["KafkaWriter", "classify_kafka_error", "open_writer"]
 

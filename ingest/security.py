@@ -4,7 +4,7 @@ import re
 from typing import Any, Final
 
 from ingest.contract.errors import ConfigError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 
 __all__ = ["client_conf", "consumer_conf", "jvm_conf", "producer_conf"]
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from lakehouse.changes import DataFile
-from lakehouse.files import read_columns, sync_files
+from lakehouse.data_files import read_columns, sync_files
 from lakehouse.log_holds import log_holds, snapshot_checkpoint
 from lakehouse.paths import is_local, log_name, table_uri
 from lakehouse.tables import Table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import UnavailableError
 from lakehouse.commit_metadata import metadata_text
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.paths import is_local, table_uri, to_path
 from lakehouse.views import View
 

@@ -2,13 +2,13 @@
 
 | kind | keys | written by | says how far the table is |
 |---|---|---|---|
-| landing | `app`, `batch`, `starts`, `offsets`, ... | streaming/offsets.py (`Mark`) | yes |
+| landing | `app`, `batch`, `starts`, `offsets`, ... | streaming/landing_offsets.py (`Mark`) | yes |
 | SQL stream | `stream`, `incarnation`, `batch`, `offsets`, ... | streaming/sql/marks.py (`StreamMark`) | yes |
 | derivation | `derived`: version seen of each source table | streaming/derive/ | yes |
 | request | `request`; `corrected` or `erased` | streaming/history/, streaming/sql/swap.py | no |
 | retention | `retention`: days, keep_days | streaming/maintain/ | no |
 | join | `maintain`: joined, rows, date | streaming/maintain/ | no |
-| repair | `repair`: folder of what was set aside | streaming/repair.py | no |
+| repair | `repair`: folder of what was set aside | streaming/repair_run.py | no |
 
 A commit may be of several kinds: an erasure repeats the newest mark. Commits of other programs have no metadata, or a text of
 theirs: both read as empty. Log cleaning never removes the newest commit that says how far its table is.

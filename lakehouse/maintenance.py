@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lakehouse.catalog import open_table
 from lakehouse.changes import DataFile
 from lakehouse.clock import newest_plausible, today_of
-from lakehouse.derived import ROLLUPS
+from lakehouse.derived_tables import ROLLUPS
 from lakehouse.tables import DEAD_LETTERS
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table, table_names
 from lakehouse.dataset import dataset_of
-from lakehouse.prune import needed_files
+from lakehouse.file_pruning import needed_files
 from lakehouse.scan import FileScan, quote_identifier, scan_of
 from lakehouse.statement import check_query
 from lakehouse.views import View, names_in_query, views_in

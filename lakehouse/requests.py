@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from ingest.contract.errors import ConfigError, RetryableError, TidegateError, UnavailableError
+from lakehouse.atomic_file import write_json
 from lakehouse.paths import to_path
-from lakehouse.whole_file import write_json
 
 __all__ = ["Request", "await_answer", "pending_requests", "run_pending", "submit_request"]
 

@@ -1,7 +1,7 @@
 """A table's files as DuckDB reads them itself: by the log's list, with the table's columns and types.
 
 DuckDB opens a small file several times faster than Arrow does, and skips row groups and whole days by itself. Which files
-to open at all, by the times in the log, says lakehouse/prune.py.
+to open at all, by the times in the log, says lakehouse/file_pruning.py.
 """
 
 import re

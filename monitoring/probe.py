@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from monitoring.metrics.families import Samples
 from monitoring.metrics.monitor import PROBES, MonitorMetrics
-from monitoring.poll import PeriodicQuery
+from monitoring.periodic_query import PeriodicQuery
 
 __all__ = ["Probe", "ProbeSet"]
 

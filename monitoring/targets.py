@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from monitoring.addresses import Address, parse_address, reached_at
-from monitoring.settings import MonitoringSettings, Part
+from monitoring.monitoring_settings import MonitoringSettings, Part
 
 __all__ = ["JVMS", "MetricsTarget", "metrics_targets"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.contract.errors import FatalError
-from streaming.offsets import Offsets, parse_offset_log, parse_source_offsets
+from streaming.landing_offsets import Offsets, parse_offset_log, parse_source_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

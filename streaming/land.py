@@ -4,7 +4,7 @@ A batch is written, looked at, committed (lakehouse/append.py). What must not be
 - by origin: each table's newest commit says at which Kafka offsets it ended; a batch that begins before that (replayed
   after a crash, or by a new checkpoint) has those records filtered out, table by table;
 - by identity: rows whose (message_id, device, metric, index) is stored, because the gateway received a message twice; and
-  rows of a retained message whose topic and payload are stored, because the broker replays it (streaming/replays.py).
+  rows of a retained message whose topic and payload are stored, because the broker replays it (streaming/replay_filter.py).
 
 Records that lose readings as copies are rows of `duplicates`. A copy that says something else than what is stored, or that
 could not be compared, is a dead letter. Only the batch that drops them can tell, so that batch commits `dead_letters` and
@@ -26,12 +26,11 @@ from pyspark.sql import functions as F
 from ingest.contract.reasons import Reason
 from lakehouse import tables
 from lakehouse.append import Append, Appender
-from lakehouse.files import read_columns
+from lakehouse.data_files import read_columns
 from lakehouse.local_rows import local_rows
 from streaming.batches import BatchRunner
 from streaming.checkpoint import Checkpoint
-from streaming.conflicts import COMPARED_COLUMNS, DuplicateComparator, load_recent, make_lookup
-from streaming.copies import COPIED_COLUMNS, drop_landed_records, duplicate_rows, read_counted_duplicates
+from streaming.commit_marker import Marker
 from streaming.decode import (
     CONFLICT_SCHEMA,
     IS_READING,
@@ -42,13 +41,14 @@ from streaming.decode import (
     landed_at_sql,
     reading_rows,
 )
-from streaming.dedupe import KEY_COLUMNS, DedupIndex
-from streaming.marking import Marker
-from streaming.offsets import Mark, Offsets, behind, beyond, has_records, largest_offsets, record_count
-from streaming.progress import LandingProgress
+from streaming.dedup_index import KEY_COLUMNS, DedupIndex
+from streaming.duplicate_comparator import COMPARED_COLUMNS, DuplicateComparator, load_recent, make_lookup
+from streaming.duplicate_rows import COPIED_COLUMNS, drop_landed_records, duplicate_rows, read_counted_duplicates
+from streaming.kafka_source import LandedTopics
+from streaming.landing_offsets import Mark, Offsets, behind, beyond, has_records, largest_offsets, record_count
+from streaming.landing_progress import LandingProgress
 from streaming.projection import Projection
-from streaming.replays import REPLAY_COLUMNS, ReplayFilter, make_replay_lookup
-from streaming.source import LandedTopics
+from streaming.replay_filter import REPLAY_COLUMNS, ReplayFilter, make_replay_lookup
 
 if TYPE_CHECKING:
     import pyarrow as pa

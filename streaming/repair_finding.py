@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from streaming.losses import LostRecords
-from streaming.offsets import Offsets
+from streaming.landing_offsets import Offsets
+from streaming.lost_records import LostRecords
 
 __all__ = ["RepairFinding"]
 

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from lakehouse.commit_metadata import CommitMetadata, metadata_text
-from lakehouse.derived import DERIVED
+from lakehouse.derived_tables import DERIVED
 from lakehouse.health import LogState, MissingFile, commit_actions, examine_log, missing_files
 from lakehouse.tables import DUPLICATES, TABLES
-from streaming.offsets import Cuts, Mark, Offsets, newest_of, parse_mark, with_new_partitions
+from streaming.landing_offsets import Cuts, Mark, Offsets, newest_of, parse_mark, with_new_partitions
 from streaming.repair_checkpoint import checkpoint_moves
 from streaming.repair_finding import RepairFinding
-from streaming.sql.applied import streams_folder
+from streaming.sql.applied_streams import streams_folder
 
 __all__ = ["DROP_FLAG", "table_findings"]
 

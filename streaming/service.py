@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ingest.admin import wait_for_kafka
 from ingest.contract.errors import FatalError, RetryableError, TidegateError
-from ingest.offsets import end_offsets
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.admin import wait_for_kafka
+from ingest.topics.offsets import end_offsets
 from lakehouse.jvm import JvmOptions
+from lakehouse.lake_settings import LakeSettings
 from lakehouse.paths import is_local
 from lakehouse.session import LakeSession
-from lakehouse.settings import LakeSettings
 from monitoring.metrics.stream import StreamMetrics
-from streaming.chores import BackgroundTasks, make_background_tasks
-from streaming.dedupe import DedupIndex
-from streaming.faults import classify_query_failure
-from streaming.offsets import Offsets, newest_mark, record_count
-from streaming.progress import LandingProgress, StreamState, unseen_reports
-from streaming.queries import LAND, LandQuery, start_landing
-from streaming.settings import StreamSettings
-from streaming.sole import acquire_writer
-from streaming.source import LandedTopics
+from streaming.background_tasks import BackgroundTasks, make_background_tasks
+from streaming.dedup_index import DedupIndex
+from streaming.kafka_source import LandedTopics
+from streaming.landing_offsets import Offsets, newest_mark, record_count
+from streaming.landing_progress import LandingProgress, StreamState, unseen_reports
+from streaming.locked_writer import acquire_writer
+from streaming.query_failures import classify_query_failure
+from streaming.start_landing import LAND, LandQuery, start_landing
+from streaming.stream_settings import StreamSettings
 from streaming.warmup import warm_up
-from streaming.writer import WriterContext
+from streaming.writer_context import WriterContext
 
 __all__ = ["LandingService", "run"]
 

@@ -20,7 +20,7 @@ from lakehouse.create import create_table
 from lakehouse.tables import DEAD_LETTERS, TABLES
 from lakehouse.tables import READINGS as READINGS_TABLE
 from streaming.decode import dead_letter_rows, decode_stream, landed_at, reading_rows
-from streaming.dedupe import KEY_COLUMNS, DedupIndex
+from streaming.dedup_index import KEY_COLUMNS, DedupIndex
 
 __all__ = ["warm_up"]
 

@@ -1,15 +1,12 @@
 """What every test gets: markers from its folder, UTC, unique names, a wait on a condition, a registry of its own."""
 
-import importlib.util
 import logging
 import os
 import signal
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import hypothesis
@@ -21,44 +18,44 @@ FOLDERS = ("guards", "unit", "contract", "integration", "spark", "e2e")
 """In the order they run: what is cheap fails first, and what starts a whole pipeline does not burden the rest."""
 E2E_SECONDS = 1800
 """The first of them starts the whole pipeline within its time, and each waits for parts that start anew."""
-SHARED_FIXTURES = (
-    "fixtures_servers.py",
-    "fixtures_scripted_broker.py",
-    "fixtures_session.py",
-    "fixtures_gateway.py",
-    "fixtures_sparkplug.py",
-    "fixtures_faults.py",
-    "fixtures_page_stories.py",
-    "fixtures_page_topics.py",
-    "fixtures_page.py",
-    "fixtures_page_tab.py",
-    "fixtures_monitor.py",
-    "fixtures_promql.py",
-    "fixtures_grafana_lint.py",
-    "fixtures_promtool.py",
-    "fixtures_alerts_counters.py",
-    "fixtures_alerts_kafka.py",
-    "fixtures_alerts_parts.py",
-    "fixtures_alerts_stream.py",
-    "fixtures_alerts_tables.py",
-    "fixtures_metrics_feed.py",
-    "fixtures_fleet.py",
-    "fixtures_naughty.py",
-    "fixtures_balance.py",
-    "fixtures_audit_history.py",
-    "fixtures_ledger.py",
-    "fixtures_mutants.py",
-    "fixtures_mutants_gateway.py",
-    "fixtures_mutants_stream.py",
-    "fixtures_sql_streams.py",
-    "fixtures_outcome.py",
-    "fixtures_presets.py",
-    "fixtures_mapping.py",
-    "fixtures_counters.py",
-    "fixtures_dead_letters.py",
-    "fixtures_cut_log.py",
-)
-"""Modules beside this one whose fixtures all tests may use, and whose words as `tidegate_tests_<name>`; `tests` is no package."""
+pytest_plugins = [
+    "tests.support.servers",
+    "tests.support.scripted_broker",
+    "tests.support.session",
+    "tests.support.gateway",
+    "tests.support.sparkplug",
+    "tests.support.faults",
+    "tests.support.page_stories",
+    "tests.support.page_topics",
+    "tests.support.page",
+    "tests.support.page_tab",
+    "tests.support.monitor",
+    "tests.support.promql",
+    "tests.support.grafana_lint",
+    "tests.support.promtool",
+    "tests.support.alerts_counters",
+    "tests.support.alerts_kafka",
+    "tests.support.alerts_parts",
+    "tests.support.alerts_stream",
+    "tests.support.alerts_tables",
+    "tests.support.metrics_feed",
+    "tests.support.fleet",
+    "tests.support.naughty",
+    "tests.support.balance",
+    "tests.support.audit_history",
+    "tests.support.ledger",
+    "tests.support.mutants",
+    "tests.support.mutants_gateway",
+    "tests.support.mutants_stream",
+    "tests.support.sql_streams",
+    "tests.support.outcome",
+    "tests.support.presets",
+    "tests.support.mapping",
+    "tests.support.counters",
+    "tests.support.dead_letters",
+    "tests.support.cut_log",
+]
+"""Modules whose fixtures all tests may use. Tests import other names from them as from any package."""
 
 # Before anything else reads the zone: a test that passes only in its author's zone proves nothing.
 os.environ["TZ"] = "UTC"
@@ -69,22 +66,9 @@ hypothesis.settings.register_profile("tidegate", deadline=None, derandomize=True
 hypothesis.settings.load_profile("tidegate")
 
 
-def _load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"tidegate_tests_{path.stem}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # so that test modules may import the words of their tables from it
-    spec.loader.exec_module(module)
-    return module
-
-
-def pytest_configure(config: pytest.Config) -> None:
+def pytest_configure() -> None:
     # As Ctrl-C: whoever ends the tests, the services that they started end with them.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    for name in SHARED_FIXTURES:
-        if (TESTS / name).exists():
-            config.pluginmanager.register(_load(TESTS / name), name)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from deploy.bench.environment import hardware
-from deploy.bench.load import native_payload
-from gateway.block import Block
-from gateway.decode_file import read_line
-from gateway.express import FastPathEncoder
-from gateway.outcome import Message, MessageProcessor
+from deploy.bench.load_publisher import native_payload
+from gateway.delivery.block import Block
+from gateway.devtools.decode_file import read_line
+from gateway.fast_path.encoder import FastPathEncoder
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor
 from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 
 __all__ = ["measure_decoders", "render_decoders"]
 

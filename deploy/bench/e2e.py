@@ -19,14 +19,14 @@ from typing import Any, Final
 
 import pyarrow.compute as pc
 
-from deploy.bench.backlog import schedule_delay_figures
-from deploy.bench.child import run_child
 from deploy.bench.environment import hardware, hardware_line, versions
-from deploy.bench.load import LoadPlan
+from deploy.bench.load_publisher import LoadPlan
+from deploy.bench.plan_process import run_child
+from deploy.bench.schedule_delay import schedule_delay_figures
 from deploy.bench.waiting import await_arrivals
 from deploy.settings import Settings
-from gateway.settings import MqttSettings
-from lakehouse.follow import FollowedCommit, TableFollower
+from gateway.gateway_settings import MqttSettings
+from lakehouse.table_follower import FollowedCommit, TableFollower
 
 __all__ = ["LandingTimes", "RowCount", "follow_rows", "load_plan", "measure_e2e", "percentile", "publish", "render_e2e"]
 
@@ -156,7 +156,7 @@ def publish(plan: LoadPlan) -> tuple[int, float]:
         FatalError: it could not connect, or the broker closed its connections.
     """
     otherwise = f"the publisher could not use the broker at {plan.host}:{plan.port}"
-    result = json.loads(run_child("deploy.bench.load", asdict(plan), otherwise)[-1])
+    result = json.loads(run_child("deploy.bench.load_publisher", asdict(plan), otherwise)[-1])
     return int(result["acknowledged"]), float(result["cpu_seconds"])
 
 

@@ -18,19 +18,19 @@ from typing import Any, Final
 
 import psutil
 
-from deploy.bench.child import run_child
 from deploy.bench.e2e import COLUMNS, LandingTimes, follow_rows, percentile
 from deploy.bench.environment import hardware, hardware_line, versions
+from deploy.bench.gateway_testbed import kafka_testbed, run_process, to_toml
 from deploy.bench.land_feed import FeedPlan
 from deploy.bench.land_run import CatchUpPlan
-from deploy.bench.stage import kafka_testbed, run_process, to_toml
+from deploy.bench.plan_process import run_child
 from deploy.bench.temporary import own_folder
 from deploy.bench.waiting import await_arrivals
 from deploy.local.artifacts import fetch_jars
 from deploy.local.ports import choose_port
 from ingest.contract.errors import FatalError
-from ingest.settings import KafkaSettings
-from lakehouse.follow import TableFollower
+from ingest.kafka_settings import KafkaSettings
+from lakehouse.table_follower import TableFollower
 from monitoring.scrape import healthz
 
 __all__ = ["measure_catch_up", "measure_live", "render_catch_up", "render_live"]

@@ -14,9 +14,9 @@ from typing import Final
 from ingest.contract.errors import RetryableError
 from ingest.contract.reading import RECORD_VERSION, Reading, ReadingRecord, encode_record, hash_payload
 from ingest.contract.topics import READINGS
+from ingest.kafka_settings import KafkaSettings
 from ingest.log import Failure, LogFull
 from ingest.producer import KafkaWriter, open_writer
-from ingest.settings import KafkaSettings
 
 __all__ = ["FeedPlan", "record_of"]
 

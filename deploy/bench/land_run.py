@@ -21,19 +21,19 @@ from deploy.local.artifacts import spark_jars
 from deploy.local.java import find_java
 from ingest.contract.errors import FatalError
 from ingest.contract.topics import DEAD_LETTERS, READINGS
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from lakehouse.catalog import list_tables
 from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.jvm import JvmOptions
 from lakehouse.session import LakeSession, open_session
 from monitoring.exporter import CollectorRegistry
 from monitoring.metrics.stream import StreamMetrics
-from streaming.dedupe import DedupIndex
-from streaming.progress import LandingProgress
-from streaming.queries import LAND, start_landing
-from streaming.settings import StreamSettings
-from streaming.source import LandedTopics
+from streaming.dedup_index import DedupIndex
+from streaming.kafka_source import LandedTopics
+from streaming.landing_progress import LandingProgress
+from streaming.start_landing import LAND, start_landing
+from streaming.stream_settings import StreamSettings
 
 __all__ = ["CatchUpPlan"]
 

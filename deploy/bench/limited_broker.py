@@ -15,7 +15,7 @@ import time
 from dataclasses import asdict
 from typing import TextIO
 
-from deploy.bench.load import GIVE_UP_SECONDS, LoadPlan, LoadResult, native_payload, publish_packet
+from deploy.bench.load_publisher import GIVE_UP_SECONDS, LoadPlan, LoadResult, native_payload, publish_packet
 
 __all__ = ["LimitedBroker"]
 

@@ -14,11 +14,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Final, overload
 
-from deploy.bench.load import LoadPlan, Payload, publish_packet, run_load
+from deploy.bench.load_publisher import LoadPlan, Payload, publish_packet, run_load
 from ingest.contract.errors import TidegateError
 from ingest.contract.topics import READINGS
-from ingest.offsets import end_offsets
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.offsets import end_offsets
 
 __all__ = [
     "CITIES",

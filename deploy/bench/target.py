@@ -13,7 +13,7 @@ import psutil
 import typer
 
 from deploy.bench.temporary import own_folder
-from deploy.local.locate import locate_settings
+from deploy.local.locate_settings import locate_settings
 from deploy.local.runfile import is_locked, read_run
 from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import FatalError

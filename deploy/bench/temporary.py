@@ -19,9 +19,9 @@ import psutil
 from deploy.local.guard import kill_marked
 from deploy.local.runfile import read_run
 from deploy.testbed.cluster import KafkaCluster
-from deploy.testbed.layout import LAYOUT_FILE
+from deploy.testbed.cluster_layout import LAYOUT_FILE
 from deploy.testbed.mosquitto import IDENTITY_FILE, end_mosquitto
-from deploy.testbed.process import ProcessIdentity, find_process
+from deploy.testbed.server_process import ProcessIdentity, find_process
 from ingest.contract.errors import TidegateError
 
 __all__ = ["PREFIX", "clear_orphans", "own_folder", "sign_folder", "signed_folder"]

@@ -7,10 +7,10 @@ import re
 from typing import Final
 
 from gateway.decoders.values import metric_fault
-from gateway.outcome import Message, Outcome
-from gateway.settings import GatewaySettings
-from gateway.times import YEAR_2000_S
-from gateway.topics import id_fault
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import Message, Outcome
+from gateway.time_rules import YEAR_2000_S
+from gateway.topic_filters import id_fault
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.reading import Reading, ReadingRecord, decode_record
 from ingest.contract.reasons import Reason

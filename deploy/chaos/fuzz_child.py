@@ -19,11 +19,11 @@ with atheris.instrument_imports(include=["gateway", "ingest"]):
     from deploy.chaos.fuzz_checks import faults_of
     from deploy.chaos.fuzz_mutate import bend
     from deploy.chaos.fuzz_seeds import FuzzTarget, SeedMessage, fitting_seeds, read_seeds, targets
-    from gateway.outcome import Message
-    from gateway.settings import GatewaySettings
+    from gateway.gateway_settings import GatewaySettings
+    from gateway.message_processor import Message
 
 if TYPE_CHECKING:
-    from gateway.outcome import MessageProcessor
+    from gateway.message_processor import MessageProcessor
 
 __all__ = ["main"]
 

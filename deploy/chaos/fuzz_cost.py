@@ -14,8 +14,8 @@ from typing import Any, Final
 from deploy.chaos.fuzz_bombs import BOMBS, make_bomb
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_seeds import FuzzTarget, targets
-from gateway.outcome import Message
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import Message
 
 __all__ = ["main", "measure_bomb"]
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.decoders.registry import decoder_names
-from gateway.outcome import Message, MessageProcessor
-from gateway.presets.load import load_presets
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor
+from gateway.presets.loader import load_presets
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 
 __all__ = ["FuzzTarget", "SeedMessage", "fitting_seeds", "read_seeds", "targets"]
 

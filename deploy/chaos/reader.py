@@ -1,10 +1,10 @@
 """Follows what the gateways wrote to Kafka, a piece at each look, from where it stood when the reader was made."""
 
 from deploy.chaos.verdict import RecordedMessages
-from ingest.consumer import read_range
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
-from ingest.offsets import begin_offsets, end_offsets
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.read.offset_range import read_range
+from ingest.topics.offsets import begin_offsets, end_offsets
 
 __all__ = ["KafkaReader"]
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.chaos.faults import ChaosFault
-from deploy.chaos.load import NumberedLoad
+from deploy.chaos.numbered_load import NumberedLoad
 from deploy.chaos.proxy import LinkProxy
 from deploy.chaos.reader import KafkaReader
 from deploy.chaos.scene import PROTOCOLS, FaultScene
-from deploy.chaos.stage import ChaosTestbed, GatewayProcess, new_broker, open_kafka
+from deploy.chaos.testbed import ChaosTestbed, GatewayProcess, new_broker, open_kafka
 from deploy.chaos.verdict import DeliveryVerdict, MessageKey, judge
 from deploy.testbed.node import KafkaNode
-from deploy.testbed.process import SingleServer
-from ingest.admin import wait_for_kafka
+from deploy.testbed.server_process import SingleServer
 from ingest.contract.errors import RetryableError
-from ingest.topic_setup import ensure_topics
+from ingest.topics.admin import wait_for_kafka
+from ingest.topics.setup import ensure_topics
 
 __all__ = ["any_failed", "run_faults"]
 
@@ -119,7 +119,7 @@ def _scene(folder: Path, kafka: SingleServer | KafkaNode, *, seconds: float, see
 
 
 def _prepare(gateway: GatewayProcess) -> None:
-    kafka = gateway.settings.kafka
+    kafka = gateway.gateway_settings.kafka
     wait_for_kafka(kafka, threading.Event(), lambda text: None)
     ensure_topics(kafka)
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from deploy.chaos.load import NumberedLoad
+from deploy.chaos.numbered_load import NumberedLoad
 from deploy.chaos.proxy import LinkProxy
-from deploy.chaos.stage import ChaosTestbed, GatewayProcess
+from deploy.chaos.testbed import ChaosTestbed, GatewayProcess
 from deploy.testbed.node import KafkaNode
-from deploy.testbed.process import SingleServer
+from deploy.testbed.server_process import SingleServer
 from ingest.contract.errors import FatalError
 
 __all__ = ["PROTOCOLS", "FaultScene"]

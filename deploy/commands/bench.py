@@ -10,7 +10,7 @@ import typer
 
 from deploy.commands import bench_run
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
-from deploy.process import terminated_as_interrupted
+from deploy.process_signals import terminated_as_interrupted
 
 __all__ = ["register"]
 
@@ -79,7 +79,7 @@ def gateway(
     All duties of the gateway are on. Starts its own broker, Kafka and gateway in a temporary folder, and a publisher whose
     packets are encoded beforehand.
     """
-    from deploy.bench.gateway import measure_gateway, render_gateway
+    from deploy.bench.gateway_cost import measure_gateway, render_gateway
 
     result = measure_gateway(rate=rate, seconds=seconds, repetitions=repetitions, protocol=protocol, inflight=inflight)
     if as_json:
@@ -180,7 +180,7 @@ def decoders(
     The cost is the time from a message to its records.
     """
     from deploy.bench.decoders import measure_decoders, render_decoders
-    from deploy.commands.proof import open_input_lines
+    from deploy.commands.options import open_input_lines
     from deploy.settings import load_settings
 
     settings = load_settings(config)

@@ -96,12 +96,12 @@ def run(
         parameters=tuple(parameters or ()), metrics_port=metrics_port,
     )  # fmt: skip
     if report is not None:
-        from deploy.bench.suite.report.page import check_folder
+        from deploy.bench.suite.report.html_report import check_folder
 
         check_folder(report)
     results = run_scenarios(request, say=lambda text: typer.echo(text, err=True), ask=_ask)
     if report is not None:
-        from deploy.bench.suite.report.page import write_report
+        from deploy.bench.suite.report.html_report import write_report
 
         typer.echo(f"Report: {write_report(results, report)}", err=True)
     if as_json:
@@ -137,8 +137,8 @@ def report(
     """
     from deploy.bench.suite.compare import read_results
     from deploy.bench.suite.report.benchmarks_file import fill_file, render_tables
+    from deploy.bench.suite.report.html_report import check_folder, write_report
     from deploy.bench.suite.report.merge import merge_results
-    from deploy.bench.suite.report.page import check_folder, write_report
 
     results = merge_results(result for file in files for result in read_results(file))
     if markdown is not None:

@@ -57,7 +57,7 @@ def up(
     The folder keeps the cluster's records. After `cluster down`, the same command starts the cluster with them again.
     """
     from deploy.testbed.cluster import KafkaCluster
-    from deploy.testbed.layout import hold_folder
+    from deploy.testbed.cluster_layout import hold_folder
     from deploy.testbed.report import cluster_state, started_lines
 
     mode: Any = "zookeeper" if zookeeper else "kraft"
@@ -120,7 +120,7 @@ def down(
 @contextmanager
 def _held(data: Path, *, must_run: bool = True) -> Iterator["KafkaCluster"]:
     from deploy.testbed.cluster import KafkaCluster
-    from deploy.testbed.layout import hold_folder
+    from deploy.testbed.cluster_layout import hold_folder
 
     KafkaCluster.attach(data)  # do not create or lock a folder without a cluster
     with hold_folder(data):

@@ -49,7 +49,7 @@ def fail(
     Follows the alerts meanwhile. The part continues at the end, after Ctrl-C, and when this command is killed.
     Exit 0 only if the alert fired and resolved, all parts are ready again and the audit balances.
     """
-    from deploy.demo.run import Demo
+    from deploy.demo.demonstration import Demo
     from deploy.settings import data_dir
 
     fault, lasts = _chosen(part, seconds)

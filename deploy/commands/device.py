@@ -53,10 +53,10 @@ def simulate(
     """
     import time
 
-    from deploy.local.locate import locate_settings
-    from deploy.process import configure_logging, stop_on_signals
-    from gateway.devices import FaultRates, FleetScript
-    from gateway.fleet import PublishJournal, run_fleet
+    from deploy.local.locate_settings import locate_settings
+    from deploy.process_signals import configure_logging, stop_on_signals
+    from gateway.devtools.fleet_publisher import PublishJournal, run_fleet
+    from gateway.devtools.simulator import FaultRates, FleetScript
 
     configure_logging()
     settings = locate_settings(config, data, needs_run=True)
@@ -88,7 +88,7 @@ def snippet(
     as_json: Json = False,
 ) -> None:
     """Print the code of a publisher for this broker, ready to run."""
-    from deploy.local.locate import locate_target
+    from deploy.local.locate_settings import locate_target
     from deploy.snippets import check_device, render_snippet
 
     check_device(device)
@@ -115,9 +115,9 @@ def watch(
     Shows why each message is rejected and what to do. --values also shows the stored readings. --json prints one object per
     line.
     """
-    from deploy.local.locate import locate_settings
-    from deploy.process import stop_on_signals
-    from deploy.watch import show_line, watch_device
+    from deploy.device_watch import show_line, watch_device
+    from deploy.local.locate_settings import locate_settings
+    from deploy.process_signals import stop_on_signals
 
     settings = locate_settings(config, data, needs_run=True)
     root = settings.lake.root if values else None
@@ -142,7 +142,7 @@ def add(
 
     A running gateway reads the file within seconds.
     """
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
     from gateway.device_registry import add_device
     from ingest.contract.errors import ConfigError, FatalError
 

@@ -45,7 +45,7 @@ def ls(
 
     With conditions it lists them one by one, newest first. It reads the table; nothing needs to run.
     """
-    from deploy.dlq.letters import join_conditions, list_newest_letters, summarize
+    from deploy.dlq.dead_letter_query import join_conditions, list_newest_letters, summarize
     from lakehouse.render import render_table
 
     root, where = _root(config, data), join_conditions(where, reason=reason, device=device)
@@ -64,7 +64,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Explain one dead letter: what came, what was wanted, what to do next."""
-    from deploy.dlq.letters import show_letter
+    from deploy.dlq.dead_letter_query import show_letter
     from deploy.dlq.next_steps import next_step
 
     row = show_letter(_root(config, data), letter)
@@ -126,9 +126,9 @@ def redrive(
     rejected again stays a dead letter. The journal next to the tables keeps the result of each dead letter, and `dlq ls`
     shows it.
     """
-    from deploy.dlq.run import run_redrive
-    from deploy.local.locate import locate_settings
-    from deploy.process import stop_on_signals
+    from deploy.dlq.redrive_run import run_redrive
+    from deploy.local.locate_settings import locate_settings
+    from deploy.process_signals import stop_on_signals
     from deploy.settings import load_settings
 
     dry_run = dry_run or attempt is not None
@@ -182,6 +182,6 @@ def _of_reading(reading: dict[str, Any]) -> str:
 
 
 def _root(config: Path | None, data: Path | None) -> str:
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
 
     return locate_settings(config, data, needs_run=False).lake.root

@@ -9,8 +9,8 @@ import typer
 from deploy.commands.options import Data, Json, OptionalConfig, show_exported, show_json
 
 if TYPE_CHECKING:
-    from monitoring.grafana.check import EmptyQuery
-    from monitoring.settings import MonitoringSettings
+    from monitoring.grafana.query_check import EmptyQuery
+    from monitoring.monitoring_settings import MonitoringSettings
 
 __all__ = ["register"]
 
@@ -41,10 +41,10 @@ def export_grafana(
     The dashboards are overview, pipeline, Kafka and bench. They show the objectives of the settings, with --data those of an
     embedded run. DIR/README.md says how to load them into Grafana.
     """
-    from deploy.exported import write_export
-    from deploy.local.locate import locate_settings
+    from deploy.export_folder import write_export
+    from deploy.local.locate_settings import locate_settings
     from deploy.settings import load_settings
-    from monitoring.grafana.files import grafana_files
+    from monitoring.grafana.export_files import grafana_files
 
     found = load_settings(config) if data is None else locate_settings(config, data, needs_run=False)
     settings = found.monitoring
@@ -61,8 +61,8 @@ def export_grafana(
 
 def _check(url: str, settings: "MonitoringSettings") -> "list[EmptyQuery]":
     from ingest.contract.errors import ConfigError, UnavailableError
-    from monitoring.grafana.check import ask_prometheus, empty_queries
-    from monitoring.grafana.files import dashboards
+    from monitoring.grafana.export_files import dashboards
+    from monitoring.grafana.query_check import ask_prometheus, empty_queries
 
     if not url.startswith(("http://", "https://")):
         msg = f"--check {url}: wanted the URL of a Prometheus, such as http://127.0.0.1:9090."

@@ -27,10 +27,10 @@ def export_prometheus(
 
     With --data the files have the addresses of an embedded run. DIR/README.md says how to load them.
     """
-    from deploy.exported import write_export
-    from deploy.local.locate import locate_settings
+    from deploy.export_folder import write_export
+    from deploy.local.locate_settings import locate_settings
     from deploy.settings import load_settings
-    from monitoring.prometheus.files import prometheus_files
+    from monitoring.prometheus.export_files import prometheus_files
 
     settings = load_settings(config) if data is None else locate_settings(config, data, needs_run=False)
     done = write_export(folder, prometheus_files(settings.monitoring), force=force)

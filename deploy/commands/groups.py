@@ -10,8 +10,8 @@ from deploy.commands.options import Brokers, Data, Json, KafkaConfig, show_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ingest.group_state import GroupMember
-    from ingest.rewind import OffsetMove, RewindTarget
+    from ingest.groups.describe import GroupMember
+    from ingest.groups.rewind import OffsetMove, RewindTarget
 
 __all__ = ["member_names", "register"]
 
@@ -30,8 +30,8 @@ def register(parent: typer.Typer) -> None:
 def ls(brokers: Brokers = None, config: KafkaConfig = None, data: Data = None, as_json: Json = False) -> None:
     """List the consumer groups and their states."""
     from deploy.commands.text_table import text_table
-    from deploy.local.locate import locate_kafka
-    from ingest.group_state import list_groups
+    from deploy.local.locate_settings import locate_kafka
+    from ingest.groups.describe import list_groups
 
     found = list_groups(locate_kafka(config, data, brokers))
     if as_json:
@@ -48,9 +48,9 @@ def describe(
     from dataclasses import asdict
 
     from deploy.commands.text_table import text_table
-    from deploy.local.locate import locate_kafka
-    from deploy.local.words import format_counted
-    from ingest.group_state import describe_group
+    from deploy.local.locate_settings import locate_kafka
+    from deploy.local.text_format import format_counted
+    from ingest.groups.describe import describe_group
 
     group = describe_group(locate_kafka(config, data, brokers), name)
     if as_json:
@@ -101,8 +101,8 @@ def rewind(
     The group must have no members. Tidegate's own groups cannot be rewound, because their readers do not use these offsets.
     """
     from deploy.commands.text_table import text_table
-    from deploy.local.locate import locate_kafka
-    from ingest import rewind as moves
+    from deploy.local.locate_settings import locate_kafka
+    from ingest.groups import rewind as moves
 
     target = parse_target(to)
     kafka = locate_kafka(config, data, brokers)
@@ -128,7 +128,7 @@ def parse_target(text: str) -> "RewindTarget":
         BadParameter: it is none of these.
     """
     from deploy.commands.options import parse_time
-    from ingest.rewind import RewindTarget
+    from ingest.groups.rewind import RewindTarget
 
     if text == "earliest":
         return RewindTarget("earliest")

@@ -43,7 +43,7 @@ def maintain(
 
     A running stream does this by itself. This command asks the stream to do it now, or does it here if no stream runs.
     """
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
     from deploy.requests import run_request
     from lakehouse.maintenance_vacuum import check_keep_hours
     from lakehouse.requests import Request

@@ -17,7 +17,7 @@ def monitor(config: Config) -> None:
 
     No part needs to run: the page shows which parts do not answer. It is on monitoring.page_port (9470).
     """
-    from deploy.monitor.run import run_monitor
+    from deploy.monitor.monitor_process import run_monitor
     from deploy.settings import load_settings
 
     run_monitor(load_settings(config), config)

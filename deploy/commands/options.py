@@ -1,7 +1,12 @@
 """Options that several commands share, and parsers of their values."""
 
+import getpass
 import json
+import os
 import re
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
@@ -9,19 +14,26 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
-    from deploy.exported import ExportResult
+    from deploy.export_folder import ExportResult
 
 __all__ = [
+    "Author",
     "Brokers",
     "Config",
     "Data",
+    "Device",
+    "DryRun",
     "Json",
     "KafkaConfig",
     "OptionalConfig",
+    "Reason",
+    "given_reason",
+    "open_input_lines",
     "parse_span",
     "parse_time",
     "show_exported",
     "show_json",
+    "system_user",
 ]
 
 Data = Annotated[
@@ -62,6 +74,14 @@ KafkaConfig = Annotated[
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _WORDS: Final = ("seconds", "minutes", "hours", "days", "weeks")
+
+
+Reason = Annotated[str, typer.Option("--reason", help="Reason, kept in the table's history and in the journal.")]
+Author = Annotated[
+    str | None, typer.Option("--author", help="Your name (default: the user of this system).", show_default=False)
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")]
+Device = Annotated[str, typer.Option("--device", "-d", help="Device id, as in the column `device`.")]
 
 
 def show_json(value: object) -> None:
@@ -114,3 +134,40 @@ def parse_time(text: str) -> datetime:
         msg = f"Invalid time {text!r}: use ISO 8601 such as 2026-11-28T14:30:00Z, or a duration ago such as 10m-ago."
         raise typer.BadParameter(msg) from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+@contextmanager
+def open_input_lines(file: Path) -> Iterator[Iterable[str]]:
+    """Open the lines of a file, or of stdin for the name `-`.
+
+    Raises:
+        UnavailableError: the file cannot be read.
+    """
+    from ingest.contract.errors import UnavailableError
+
+    if str(file) == "-":
+        yield sys.stdin
+        return
+    try:
+        lines = file.open(encoding="utf-8")
+    except OSError as error:
+        msg = f"{file} cannot be read ({error.strerror}). Give a file of JSON lines, or - for stdin."
+        raise UnavailableError(msg) from error
+    with lines:
+        yield lines
+
+
+def given_reason(reason: str) -> str:
+    """Return the reason without blanks around it; an empty one is a wrong use of the command."""
+    if not reason.strip():
+        msg = "--reason is empty: give the reason for readers of the history."
+        raise typer.BadParameter(msg)
+    return reason.strip()
+
+
+def system_user() -> str:
+    """Return the name of the user who runs the command, for the history of the tables."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid {os.getuid()}"

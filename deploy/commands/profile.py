@@ -33,7 +33,7 @@ def ls(config: OptionalConfig = None, data: Data = None, folder: Folder = None, 
 
     Exit 1 if a file is wrong; the error says why.
     """
-    from gateway.profiles.folder import ProfileFolder
+    from gateway.profiles.profile_folder import ProfileFolder
 
     settings = _settings(config, data, folder)
     if settings.gateway.profiles is None:
@@ -115,7 +115,7 @@ def test(
     """
     import json
 
-    from deploy.commands.proof import open_input_lines
+    from deploy.commands.options import open_input_lines
     from gateway.profiles.explain import explain_lines
     from gateway.profiles.policy import make_policy
 
@@ -136,7 +136,7 @@ def test(
 
 def _settings(config: Path | None, data: Path | None, folder: Path | None) -> "Settings":
     """Return the settings of --config, else of an embedded run, else the defaults, with `folder` put in."""
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
     from deploy.settings import data_dir, load_settings
 
     if config is None and (data is not None or (data_dir(data) / "config.toml").exists()):

@@ -8,7 +8,7 @@ from deploy.command_line import commands_for_options
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
-    from streaming.repair import RepairExamination
+    from streaming.repair_run import RepairExamination
 
 __all__ = ["register"]
 
@@ -40,8 +40,8 @@ def repair(
     files, leftovers of killed writers, and records that Kafka deleted before they were stored. --apply moves broken files to
     `_repair` in the tables' folder and deletes nothing. Stop the stream first. Exit 1 if something still needs a fix.
     """
-    from deploy.local.locate import locate_settings
-    from streaming.repair import ACCEPT_FLAG, DROP_FLAG, RepairSubject, apply, examine_pipeline
+    from deploy.local.locate_settings import locate_settings
+    from streaming.repair_run import ACCEPT_FLAG, DROP_FLAG, RepairSubject, apply, examine_pipeline
 
     if fix and dry_run:
         message = "--apply and --dry-run contradict each other: use one of them."

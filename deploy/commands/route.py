@@ -42,7 +42,7 @@ def test(
     """
     import time
 
-    from gateway.explain_route import explain_message
+    from gateway.devtools.explain_route import explain_message
     from gateway.profiles.policy import make_policy
 
     settings = settings_of(config, data)
@@ -70,7 +70,7 @@ def ls(
 
     Routes of the settings come first, then those of the shipped presets.
     """
-    from gateway.explain_route import list_routes
+    from gateway.devtools.explain_route import list_routes
 
     settings = settings_of(config, data)
     if dropped:
@@ -89,7 +89,7 @@ def ls(
 def _list_dropped(settings: "Settings", *, as_json: bool) -> None:
     """Print the left-out fields as the gateways reported them, at most about a minute ago."""
     from gateway.left_out import is_left_out, read_left_out
-    from ingest.state import read_state
+    from ingest.gateway_state import read_state
 
     rows = read_left_out(read_state(settings.kafka, wanted=is_left_out))
     if as_json:
@@ -106,7 +106,7 @@ def _list_dropped(settings: "Settings", *, as_json: bool) -> None:
 
 def settings_of(config: Path | None, data: Path | None) -> "Settings":
     """Return the settings of --config, else of the run that --data names, else the defaults."""
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
     from deploy.settings import load_settings
 
     return load_settings(config) if data is None else locate_settings(config, data, needs_run=False)

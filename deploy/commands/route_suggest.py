@@ -12,8 +12,8 @@ from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
+    from gateway.suggest.message_families import SampleMessage
     from gateway.suggest.propose import Proposal
-    from gateway.suggest.sample import SampleMessage
 
 __all__ = ["register", "suggest_next_step"]
 
@@ -135,7 +135,7 @@ def _agreed(target: Path, count: int) -> bool:
 
 def _settings(config: Path | None, data: Path | None, *, needs_run: bool) -> "Settings":
     from deploy.commands.route import settings_of
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
 
     return locate_settings(config, data, needs_run=False) if needs_run else settings_of(config, data)
 
@@ -169,8 +169,8 @@ def _samples(
 
 
 def _of_file(file: Path, topic: str | None) -> "list[SampleMessage]":
-    from gateway.suggest.sample import read_samples
-    from gateway.topics import compile_filter
+    from gateway.suggest.message_families import read_samples
+    from gateway.topic_filters import compile_filter
     from ingest.contract.errors import UnavailableError
 
     try:
@@ -186,8 +186,8 @@ def _of_file(file: Path, topic: str | None) -> "list[SampleMessage]":
 def _overheard(settings: "Settings", topic: str, seconds: float) -> "list[SampleMessage]":
     import os
 
-    from gateway.overhear import read_live_messages
-    from gateway.suggest.sample import SampleMessage
+    from gateway.devtools.live_messages import read_live_messages
+    from gateway.suggest.message_families import SampleMessage
 
     client_id = f"{settings.mqtt.client_id}-suggest-{os.getpid()}"
     typer.echo(f"Listening to {topic} for {seconds:g} s …", err=True)
@@ -199,7 +199,7 @@ def _overheard(settings: "Settings", topic: str, seconds: float) -> "list[Sample
 
 def _shown(one: "Proposal") -> str:
     from deploy.commands.route import reading_lines
-    from gateway.show import show_text
+    from gateway.safe_text import show_text
 
     lines = [one.toml]
     for message in one.decoded[:_SHOWN]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deploy.commands.options import Json, show_json
-from deploy.process import terminated_as_interrupted
+from deploy.process_signals import terminated_as_interrupted
 
 __all__ = ["register"]
 

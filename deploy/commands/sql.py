@@ -60,7 +60,7 @@ def sql(
     as_json: Json = False,
 ) -> None:
     """Query the tables in SQL, without a JVM and without changes."""
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
 
     if at is not None and version is not None:
         msg = "Use --at or --version, not both."

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deploy.settings import Settings
-    from streaming.sql.folder import StreamFile
+    from streaming.sql.stream_folder import StreamFile
 
 __all__ = ["register"]
 
@@ -43,9 +43,9 @@ def ls(config: OptionalConfig = None, data: Data = None, as_json: Json = False) 
     Applied streams have state, lag, late rows, errors and freshness. Files that are not applied are listed too.
     """
     from lakehouse.lock import is_held
-    from streaming.sql.applied import load_applied
-    from streaming.sql.folder import list_streams
-    from streaming.sql.status import read_status
+    from streaming.sql.applied_streams import load_applied
+    from streaming.sql.stream_folder import list_streams
+    from streaming.sql.stream_status import read_status
 
     settings, folder = _where(config, data)
     root = settings.lake.root
@@ -102,7 +102,7 @@ def plan(
     applied as it is.
     """
     from ingest.contract.errors import TidegateError
-    from streaming.sql.folder import find_stream, list_streams
+    from streaming.sql.stream_folder import find_stream, list_streams
 
     if (name is None) is not every:
         msg = "Name one stream, or use --all."
@@ -138,7 +138,7 @@ def apply(
     It runs until it is dropped, also after restarts. The command also restarts a stream that failed, even if its file is
     unchanged.
     """
-    from streaming.sql.folder import find_stream
+    from streaming.sql.stream_folder import find_stream
 
     settings, folder = _where(config, data)
     answer = _ask(settings, "apply", name, reason=reason, text=find_stream(folder, name).text)
@@ -172,7 +172,7 @@ def test(
     {"out": {"device": "d1", "value": 21.5}}
     """  # noqa: D301 - the mark itself, which keeps the lines apart, is wanted
     from deploy.commands.streams_golden import run_files
-    from streaming.sql.folder import find_stream, list_streams
+    from streaming.sql.stream_folder import find_stream, list_streams
 
     folder = _folder(config, data)
     streams = list_streams(folder)
@@ -209,7 +209,7 @@ def rewind(
     stream's checkpoint does not survive: it uses the definition of the file. It reads Kafka, and the table readings for times
     before Kafka's retention.
     """
-    from streaming.sql.folder import find_stream
+    from streaming.sql.stream_folder import find_stream
 
     settings, folder = _where(config, data)
     if swap:
@@ -255,7 +255,7 @@ def drop(
 
 
 def _where(config: Path | None, data: Path | None) -> "tuple[Settings, Path]":
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
 
     settings = locate_settings(config, data, needs_run=False)
     return settings, Path(settings.stream.streams_dir or "streams")
@@ -263,7 +263,7 @@ def _where(config: Path | None, data: Path | None) -> "tuple[Settings, Path]":
 
 def _folder(config: Path | None, data: Path | None) -> Path:
     """Return the folder of stream files, even if nothing runs: golden data need no run."""
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
     from deploy.settings import data_dir
     from ingest.contract.errors import UnavailableError
 

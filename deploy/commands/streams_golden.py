@@ -14,9 +14,9 @@ from deploy.local.java import find_java
 from ingest.contract.errors import UnavailableError
 from lakehouse.jvm import JvmOptions
 from lakehouse.session import open_session
-from streaming.sql.folder import StreamFile
 from streaming.sql.golden import read_golden, run_golden
 from streaming.sql.header import parse_definition
+from streaming.sql.stream_folder import StreamFile
 
 __all__ = ["run_files"]
 

@@ -138,7 +138,7 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _settings(config: Path | None, data: Path | None) -> "Settings":
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
 
     return locate_settings(config, data, needs_run=False)
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deploy.settings import Settings
-    from ingest.settings import KafkaSettings
-    from ingest.topic_sight import TopicOverview
+    from ingest.kafka_settings import KafkaSettings
+    from ingest.topics.overview import TopicOverview
 
 __all__ = ["parse_bytes", "parse_hours", "parse_settings", "register"]
 
@@ -61,10 +61,10 @@ def ls(
     machine.
     """
     from deploy.commands.topics_text import topic_dict, topic_lines
-    from deploy.local.locate import locate_kafka
-    from deploy.local.words import format_counted
-    from ingest.cluster import is_own_topic
-    from ingest.topic_sight import topic_overviews
+    from deploy.local.locate_settings import locate_kafka
+    from deploy.local.text_format import format_counted
+    from ingest.lag.cluster_probe import is_own_topic
+    from ingest.topics.overview import topic_overviews
 
     kafka = locate_kafka(config, data, brokers)
     sizes = {} if brokers is not None else _sizes(config, data)
@@ -105,9 +105,9 @@ def describe(
     defaults.
     """
     from deploy.commands.topics_text import describe_lines, topic_dict
-    from deploy.local.locate import locate_kafka
-    from ingest.cluster import is_own_topic
-    from ingest.topic_state import describe_topics
+    from deploy.local.locate_settings import locate_kafka
+    from ingest.lag.cluster_probe import is_own_topic
+    from ingest.topics.describe import describe_topics
 
     kafka = locate_kafka(config, data, brokers)
     sight = _sight(kafka, topic)
@@ -151,11 +151,11 @@ def create(
 
     The gateway creates the topics that Tidegate writes, from the settings.
     """
-    from deploy.local.locate import locate_kafka
-    from deploy.local.words import format_counted
-    from ingest.cluster import is_own_topic
+    from deploy.local.locate_settings import locate_kafka
+    from deploy.local.text_format import format_counted
     from ingest.contract.errors import FatalError
-    from ingest.topic_setup import create_topic
+    from ingest.lag.cluster_probe import is_own_topic
+    from ingest.topics.setup import create_topic
 
     if is_own_topic(topic):
         message = f"Topic {topic} is Tidegate's. The gateway creates it from the settings when it starts."
@@ -189,11 +189,11 @@ def rm(
 
     Topics that Tidegate or Kafka itself needs cannot be deleted here.
     """
-    from deploy.local.locate import locate_kafka
-    from deploy.local.words import format_counted
-    from ingest.cluster import is_own_topic
+    from deploy.local.locate_settings import locate_kafka
+    from deploy.local.text_format import format_counted
     from ingest.contract.errors import FatalError
-    from ingest.topic_setup import delete_topic
+    from ingest.lag.cluster_probe import is_own_topic
+    from ingest.topics.setup import delete_topic
 
     if is_own_topic(topic) or topic.startswith("__"):
         whose = "Kafka's own" if topic.startswith("__") else "Tidegate's"
@@ -257,10 +257,10 @@ def set_topic(
     For Tidegate's own topics only the retention can be changed, and it must keep what a stream has not read yet.
     """
     from deploy.commands.topics_text import change_lines
-    from deploy.local.locate import locate_kafka
-    from ingest.cluster import is_own_topic
+    from deploy.local.locate_settings import locate_kafka
     from ingest.contract.errors import FatalError
-    from ingest.topic_config import change_topic, settings_config
+    from ingest.lag.cluster_probe import is_own_topic
+    from ingest.topics.config import change_topic, settings_config
 
     if as_settings == (hours is not None or size is not None or bool(setting)):
         msg = "Use --retention-hours, --retention-bytes or --set, or --as-settings alone."
@@ -333,7 +333,7 @@ def parse_bytes(text: str) -> int:
 
 def _wanted(hours: str | None, size: str | None, setting: "Sequence[str]", *, own: bool) -> dict[str, str]:
     """Return Kafka's settings for these flags; a topic that is not ours keeps its segment size unless --set names it."""
-    from ingest.retention import SEGMENT, retention_config
+    from ingest.topics.retention import SEGMENT, retention_config
 
     wanted = retention_config(
         None if hours is None else parse_hours(hours), None if size is None else parse_bytes(size)
@@ -349,8 +349,8 @@ def _sight(kafka: "KafkaSettings", topic: str, *, with_times: bool = True) -> "T
     Raises:
         FatalError: the topic does not exist.
     """
-    from ingest.topic_rights import topic_not_found
-    from ingest.topic_sight import topic_overviews
+    from ingest.topics.overview import topic_overviews
+    from ingest.topics.rights import topic_not_found
 
     seen: list[str] = []
 
@@ -365,7 +365,7 @@ def _sight(kafka: "KafkaSettings", topic: str, *, with_times: bool = True) -> "T
 
 
 def _settings(config: Path | None, data: Path | None) -> "Settings":
-    from deploy.local.locate import locate_settings
+    from deploy.local.locate_settings import locate_settings
 
     return locate_settings(config, data, needs_run=config is None)
 
@@ -381,6 +381,6 @@ def _sizes(config: Path | None, data: Path | None) -> "Mapping[str, int]":
 def _readers(settings: "Settings") -> list[str]:
     """Return the groups that must have read a record before Kafka deletes it: the landing's and those of applied streams."""
     from ingest.contract.topics import LAND_GROUP, stream_group
-    from streaming.sql.applied import applied_names
+    from streaming.sql.applied_streams import applied_names
 
     return [LAND_GROUP, *(stream_group(name) for name in sorted(applied_names(settings.lake.root)))]

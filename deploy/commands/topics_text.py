@@ -6,9 +6,9 @@ from math import isfinite
 from typing import Any, Final
 
 from deploy.commands.text_table import text_table
-from deploy.local.words import format_count
-from ingest.retention import AGE, SIZE, UNLIMITED, ConfigChange
-from ingest.topic_sight import TopicOverview
+from deploy.local.text_format import format_count
+from ingest.topics.overview import TopicOverview
+from ingest.topics.retention import AGE, SIZE, UNLIMITED, ConfigChange
 from monitoring.alerts.model import shown
 
 __all__ = ["change_lines", "describe_lines", "topic_dict", "topic_lines"]

@@ -29,9 +29,9 @@ def trace(
     Shows for each message, stored or rejected, its outcome and when it passed each hop, and by whose clock. Reads the tables
     and their logs, and the records from Kafka if it answers. Nothing needs to run.
     """
-    from deploy.local.locate import locate_settings
-    from deploy.trace.show import render_trace
-    from deploy.trace.story import trace_device
+    from deploy.local.locate_settings import locate_settings
+    from deploy.trace.trace_report import trace_device
+    from deploy.trace.trace_text import render_trace
 
     found = trace_device(locate_settings(config, data, needs_run=False), device, last)
     if as_json:

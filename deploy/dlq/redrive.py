@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from deploy.dlq.dead_letter_query import stored_identities, stored_parts
 from deploy.dlq.journal import RedriveEntry, RedriveJournal
-from deploy.dlq.letters import stored_identities, stored_parts
-from gateway.outcome import MessageProcessor
+from gateway.message_processor import MessageProcessor
 from gateway.redrive import DeadLetter, RedriveOutcome, drop_stored_readings, judge_dead_letters, reading_identities
 from ingest.contract.errors import RetryableError
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from deploy.dlq.letters import query_dead_letters
-from gateway.suggest.sample import SampleMessage
-from gateway.topics import compile_filter
+from deploy.dlq.dead_letter_query import query_dead_letters
+from gateway.suggest.message_families import SampleMessage
+from gateway.topic_filters import compile_filter
 from ingest.contract.reasons import Reason
-from lakehouse.sql_text import duckdb_literal
+from lakehouse.sql_literal import duckdb_literal
 
 __all__ = ["dead_samples"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
-from gateway.show import show_text
+from gateway.safe_text import show_text
 
 __all__ = ["broker_alerts"]
 

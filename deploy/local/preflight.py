@@ -10,7 +10,7 @@ from deploy.local import artifacts
 from deploy.local.budget import describe_memory_budget
 from deploy.local.java import find_java
 from deploy.local.packages import find_foreign_packages
-from deploy.local.prometheus import HINT, WATCHERS, find_watcher, watcher_obstacle
+from deploy.local.prometheus_servers import HINT, WATCHERS, find_watcher, watcher_obstacle
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError, TidegateError, UnavailableError
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.command_line import commands_for_data
-from deploy.local.page import page_address
+from deploy.local.monitor_client import UNKNOWN, Snapshot, ask_monitor, figures_of
+from deploy.local.page_access import page_address
 from deploy.local.runfile import RunFile, read_state, require_run
-from deploy.local.snapshot import UNKNOWN, Snapshot, ask_monitor, figures_of
 from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import TidegateError, UnavailableError
 from ingest.contract.topics import LAND_GROUP
@@ -131,7 +131,7 @@ def _why_stale(data: Path, pid: int, age: float, *, began: bool) -> dict[str, st
 
 def _lag(settings: Settings) -> dict[str, float]:
     """Records behind per topic as the consumer group shows it: true also while the stream is down."""
-    from ingest.groups import group_lag
+    from ingest.groups.offset_mirror import group_lag
 
     with suppress(TidegateError):
         lag = group_lag(settings.kafka, LAND_GROUP)

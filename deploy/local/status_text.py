@@ -9,8 +9,15 @@ from typing import Any, Final
 import typer
 
 from deploy.command_line import CommandLine
+from deploy.local.text_format import (
+    clean_text,
+    format_count,
+    format_latency,
+    format_rate,
+    format_span,
+    format_time_left,
+)
 from deploy.local.waterfall import render_waterfall
-from deploy.local.words import clean_text, format_count, format_latency, format_rate, format_span, format_time_left
 from monitoring.alerts.model import shown
 
 __all__ = ["render_status"]

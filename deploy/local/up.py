@@ -16,13 +16,13 @@ from typing import Final
 from deploy.local import artifacts
 from deploy.local.announce import announcement, render_announcement
 from deploy.local.checklist import Checklist
-from deploy.local.claims import PortClaims
 from deploy.local.guard import Guard, kill_marked
-from deploy.local.plan import RunPlan, make_plan
+from deploy.local.port_claims import PortClaims
 from deploy.local.preflight import preflight
+from deploy.local.run_plan import RunPlan, make_plan
 from deploy.local.runfile import DataLock, RunFile, read_run
-from deploy.local.say import print_safely
 from deploy.local.supervisor import Supervisor
+from deploy.local.terminal_output import print_safely
 from deploy.settings import Settings
 from ingest.contract.errors import UnavailableError
 

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-from lakehouse.whole_file import write_json
+from lakehouse.atomic_file import write_json
 
 __all__ = [
     "AuditFinding",

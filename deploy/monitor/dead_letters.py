@@ -5,14 +5,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from deploy.dlq.dead_letter_query import query_dead_letters, show_letter
 from deploy.dlq.explain import mark_payload
-from deploy.dlq.letters import query_dead_letters, show_letter
 from deploy.dlq.next_steps import next_step
-from deploy.monitor.times import epoch_seconds, since
+from deploy.monitor.sql_times import epoch_seconds, since
 from ingest.contract.reasons import Reason
 from lakehouse.catalog import table_names
 from lakehouse.render import json_value
-from lakehouse.sql_text import duckdb_literal
+from lakehouse.sql_literal import duckdb_literal
 
 if TYPE_CHECKING:
     from deploy.settings import Settings

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from deploy.monitor.audit import AuditProbe
-from deploy.monitor.fleet import FleetProbe
+from deploy.monitor.audit_probe import AuditProbe
+from deploy.monitor.fleet_probe import FleetProbe
 from deploy.settings import Settings
 from ingest.contract.topics import LAND_GROUP, stream_group
 from lakehouse.paths import is_local, to_path
-from monitoring.history import History
 from monitoring.probe import Probe
+from monitoring.sample_history import History
 
 __all__ = ["NEEDED", "groups_of", "is_flowing", "make_probes"]
 
@@ -33,10 +33,10 @@ def make_probes(
     settings: Settings, history: History, fleet: FleetProbe, audit: AuditProbe, *, data: Path
 ) -> Iterator[Probe]:
     """Yield the probes for the systems in the settings; `data` is the folder of an embedded run."""
-    from deploy.monitor.certificates import CertificateProbe, tls_servers
-    from deploy.monitor.host import HostProbe
-    from gateway.broker_figures import BrokerProbe
-    from ingest.cluster import ClusterProbe
+    from deploy.monitor.certificate_probe import CertificateProbe, tls_servers
+    from deploy.monitor.host_probe import HostProbe
+    from gateway.mqtt.broker_probe import BrokerProbe
+    from ingest.lag.cluster_probe import ClusterProbe
 
     yield Probe("host", HOST_SECONDS, HostProbe(_folders(settings, data)).look)
     # The id is unique: two monitors with the same id would disconnect each other again and again.
@@ -63,7 +63,7 @@ def groups_of(history: History, settings: Settings) -> list[str]:
 
     The streams are all applied ones, even while nothing runs them. Metrics of the stream add its rewound copies.
     """
-    from streaming.sql.applied import applied_names
+    from streaming.sql.applied_streams import applied_names
 
     told = {text for labels in history.latest(_STREAMS) for name, text in labels if name == "stream"}
     streams = [stream_group(name) for name in sorted(told.union(applied_names(settings.lake.root)))]

@@ -9,16 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.audit import audit
+from deploy.balance_audit import audit
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.target import own_run
 from deploy.local.budget import spark_jvm_mb
 from deploy.local.runfile import read_state, require_run
 from deploy.settings import Settings
-from deploy.soak.faults import SoakFault, break_part, kills_of, plan_faults
-from deploy.soak.load import SoakLoad
+from deploy.soak.fault_plan import SoakFault, break_part, kills_of, plan_faults
 from deploy.soak.sample import RestartSafeCounter, take_figures
 from deploy.soak.slopes import SoakSample, as_rows, judge_soak, slopes_of
+from deploy.soak.soak_load import SoakLoad
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["PORT_OFFSET", "SoakOptions", "render_soak", "run_soak"]

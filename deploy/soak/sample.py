@@ -8,8 +8,8 @@ from typing import Final
 
 import psutil
 
+from deploy.local.monitor_client import ask_monitor
 from deploy.local.runfile import read_run
-from deploy.local.snapshot import ask_monitor
 from deploy.settings import Settings
 from monitoring.scrape import Scrape, scrape
 

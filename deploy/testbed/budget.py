@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.budget import available_mb
-from deploy.testbed.layout import MOST_BROKERS, ClusterRequest
+from deploy.testbed.cluster_layout import MOST_BROKERS, ClusterRequest
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["ClusterBudget", "check_budget", "free_disk_mb", "node_memory_mb"]

@@ -17,8 +17,7 @@ from deploy.local.kafka_java import property_lines
 from deploy.local.ports import is_free
 from deploy.settings_file import to_toml, write_private
 from deploy.testbed.budget import check_budget
-from deploy.testbed.ensemble import ZooKeeperEnsemble, make_users
-from deploy.testbed.layout import (
+from deploy.testbed.cluster_layout import (
     HOST,
     LAYOUT_FILE,
     ClusterLayout,
@@ -28,14 +27,15 @@ from deploy.testbed.layout import (
     new_layout,
     read_layout,
 )
+from deploy.testbed.cluster_security import ADMIN, GUEST, client_security, make_certificates
+from deploy.testbed.ensemble import ZooKeeperEnsemble, make_users
 from deploy.testbed.node import POLL_SECONDS, READY_SECONDS, KafkaNode, wait_for_server
-from deploy.testbed.process import ServerProcess
-from deploy.testbed.profile import node_profile
-from deploy.testbed.security import ADMIN, GUEST, client_security, make_certificates
+from deploy.testbed.node_properties import node_profile
+from deploy.testbed.server_process import ServerProcess
 from deploy.testbed.zookeeper import ZooKeeper
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, UnavailableError
+from ingest.kafka_settings import KafkaSettings
 from ingest.security import jvm_conf
-from ingest.settings import KafkaSettings
 
 __all__ = ["KafkaCluster", "open_cluster"]
 
@@ -325,7 +325,7 @@ class KafkaCluster:
         Raises:
             UnavailableError: none runs, one ended, or it takes too long; ends with its last words.
         """
-        from ingest.cluster_reader import ClusterReader
+        from ingest.lag.cluster_reader import ClusterReader
 
         deadline = time.monotonic() + seconds
         waited = [node for node in self.nodes if node.alive]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from deploy.local.java import Java
 from deploy.local.kafka_java import private_command
-from deploy.testbed.layout import HOST, ClusterLayout
+from deploy.testbed.cluster_layout import HOST, ClusterLayout
 from deploy.testbed.node import READY_SECONDS, wait_for_server
-from deploy.testbed.process import ServerProcess
+from deploy.testbed.server_process import ServerProcess
 from deploy.testbed.zookeeper import ZooKeeper
 from ingest.contract.errors import UnavailableError
 

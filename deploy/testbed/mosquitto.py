@@ -13,9 +13,9 @@ from typing import Any, Final, Literal
 from deploy.local.broker import Mosquitto, find_mosquitto
 from deploy.local.java import find_java
 from deploy.local.ports import choose_port
-from deploy.testbed.layout import HOST
-from deploy.testbed.process import ProcessIdentity, ServerProcess, SingleServer
-from deploy.testbed.security import AUTHORITY_FILE, PEM_FILE, export_pem, make_certificates
+from deploy.testbed.cluster_layout import HOST
+from deploy.testbed.cluster_security import AUTHORITY_FILE, PEM_FILE, export_pem, make_certificates
+from deploy.testbed.server_process import ProcessIdentity, ServerProcess, SingleServer
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["IDENTITY_FILE", "MqttAddress", "MqttSecurity", "end_mosquitto", "mosquitto_version", "open_mosquitto"]

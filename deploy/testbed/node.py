@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from deploy.local.kafka import EmbeddedKafka
-from deploy.testbed.process import ServerProcess
+from deploy.testbed.server_process import ServerProcess
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["POLL_SECONDS", "READY_SECONDS", "KafkaNode", "wait_for_server"]

@@ -9,8 +9,8 @@ from typing import Final
 from deploy.local import artifacts
 from deploy.local.java import Java
 from deploy.local.kafka_java import java_command, last_error, property_lines, write_log_settings
-from deploy.testbed.layout import HOST
-from deploy.testbed.process import ServerProcess
+from deploy.testbed.cluster_layout import HOST
+from deploy.testbed.server_process import ServerProcess
 
 __all__ = ["ZooKeeper"]
 

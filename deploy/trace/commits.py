@@ -12,7 +12,7 @@ from typing import Any, Final
 from lakehouse.changes import newest_version
 from lakehouse.commit_metadata import metadata_text
 from lakehouse.paths import log_name, table_uri
-from streaming.offsets import Mark, parse_mark
+from streaming.landing_offsets import Mark, parse_mark
 
 __all__ = ["CommitLookup", "TableLog"]
 

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from deploy.dlq.letters import query_dead_letters
+from deploy.dlq.dead_letter_query import query_dead_letters
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import READINGS
 from lakehouse.catalog import columns_of, table_names
 from lakehouse.query import run_sql
-from lakehouse.sql_text import duckdb_literal
+from lakehouse.sql_literal import duckdb_literal
 
 __all__ = [
     "RecordOrigin",

@@ -9,14 +9,14 @@ from typing import Any, Final
 import msgspec
 
 from deploy.trace.messages import RecordOrigin, TracedMessage
-from ingest.consumer import read_range
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import TidegateError
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import READINGS
+from ingest.kafka_settings import KafkaSettings
 from ingest.log import LogRecord
-from ingest.offsets import begin_offsets, end_offsets
-from ingest.settings import KafkaSettings
+from ingest.read.offset_range import read_range
+from ingest.topics.offsets import begin_offsets, end_offsets
 
 __all__ = ["RecordLookup", "look_up_records"]
 

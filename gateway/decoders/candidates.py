@@ -1,9 +1,9 @@
 """Choice between several routes of a topic by the payload: the first route whose condition holds."""
 
 from gateway.decoders.shape import RouteMatch
+from gateway.gateway_settings import GatewaySettings
 from gateway.json_text import Document, strip_byte_order_mark
-from gateway.settings import GatewaySettings
-from gateway.show import show_text
+from gateway.safe_text import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 

@@ -8,10 +8,10 @@ import re
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
-from gateway.decoders.text_settings import Columns, FormatSettings
-from gateway.glob import compile_glob
+from gateway.decoders.mapping.text_settings import Columns, FormatSettings
+from gateway.glob_patterns import compile_glob
 from gateway.json_text import DUPLICATE_KEY, BadNumber
-from gateway.show import show_text
+from gateway.safe_text import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 

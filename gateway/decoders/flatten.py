@@ -9,15 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gateway.decoders.mapping_names import MetricNameRule, PrefixNameRules
-from gateway.decoders.mapping_paths import TemplateScope, ValuePath
-from gateway.decoders.mapping_quality import UNCERTAIN, QualityRule
-from gateway.decoders.mapping_times import AUTO, At, TimeContext, TimeFormat, is_time_absent
+from gateway.decoders.mapping.names import MetricNameRule, PrefixNameRules
+from gateway.decoders.mapping.paths import TemplateScope, ValuePath
+from gateway.decoders.mapping.quality import UNCERTAIN, QualityRule
+from gateway.decoders.mapping.value_settings import NOT_BY_CODE
+from gateway.decoders.mapping.value_times import AUTO, At, TimeContext, TimeFormat, is_time_absent
 from gateway.decoders.number_text import NUMERIC_TEXT, guess_number, is_blank
-from gateway.decoders.plain import read_scalar
-from gateway.decoders.value_settings import NOT_BY_CODE
+from gateway.decoders.plain_value import read_scalar
 from gateway.decoders.values import EXACT, MAX_METRIC_BYTES, NO_VALUE, NOT_FINITE, metric_fault, read_value
-from gateway.show import json_path, show_value
+from gateway.safe_text import json_path, show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason

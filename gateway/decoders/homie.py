@@ -4,8 +4,9 @@ Topics `homie/<device>/<node>/<property>` (4) and `homie/5/<device>/<node>/<prop
 and datatype come from `…/<property>/$unit` and `$datatype` (4) or from the device's `$description` (5). Until they are known,
 a value is read like any plain text and has no unit. `$state` and other attributes, `set` and `$target` are not readings.
 
-Descriptions are remembered by the rules of gateway/decoders/told.py. Homie's messages have no times. If a restart leaves
-open whether a value was sent before or after a change of its unit, the value has no unit and the flag `unit_uncertain`.
+Descriptions are remembered by the rules of gateway/decoders/versioned_state.py. Homie's messages have no times. If a
+restart leaves open whether a value was sent before or after a change of its unit, the value has no unit and the flag
+`unit_uncertain`.
 Source: Homie convention 4.0.0 and 5.0.0.
 """
 
@@ -16,16 +17,16 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from gateway.decoders.parsed import ParseCache
-from gateway.decoders.plain import read_scalar
+from gateway.decoders.parse_cache import ParseCache
+from gateway.decoders.plain_value import read_scalar
 from gateway.decoders.shape import Decoded, Ignored, RouteMatch
 from gateway.decoders.state import MAX_KEY_CHARACTERS, DecoderState
-from gateway.decoders.told import MAX_VALUE_BYTES, VersionStore
 from gateway.decoders.topic_cache import cache_topics
 from gateway.decoders.values import NO_VALUE, read_value
+from gateway.decoders.versioned_state import MAX_VALUE_BYTES, VersionStore
+from gateway.gateway_settings import GatewaySettings
 from gateway.json_text import parse_json
-from gateway.settings import GatewaySettings
-from gateway.show import show_text
+from gateway.safe_text import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import IgnoredReason, Reason
 

@@ -9,7 +9,7 @@ import re
 from typing import Any, Final
 
 from gateway.json_text import DUPLICATE_KEY, BadNumber, Document, strip_byte_order_mark
-from gateway.show import show_text
+from gateway.safe_text import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 

@@ -6,10 +6,10 @@ route's `time` keys that an object has is its time, and not a metric; without th
 of the document with their own times are read at those times, or rejected: see `sampled`.
 """
 
-from gateway.decoders.mapping import CompiledMapping
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping.engine import CompiledMapping
+from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.shape import Decoding, RouteMatch
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
 
 __all__ = ["decode_json", "generic_mapping"]
 

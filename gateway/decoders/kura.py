@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gateway.decoders.inflate import inflate_gzip, is_gzip
+from gateway.decoders.gzip_inflate import inflate_gzip, is_gzip
 from gateway.decoders.protobuf import (
     BadProtobuf,
     Field,
@@ -22,10 +22,10 @@ from gateway.decoders.protobuf import (
 )
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.values import read_value
+from gateway.gateway_settings import GatewaySettings
 from gateway.json_text import BadNumber
-from gateway.settings import GatewaySettings
-from gateway.show import show_text
-from gateway.times import check_plausible_time
+from gateway.safe_text import show_text
+from gateway.time_rules import check_plausible_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from gateway.decoders.time_names import is_clock_text, is_time, schedule_member, time_key
-from gateway.show import show_value
+from gateway.safe_text import show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 

@@ -15,10 +15,10 @@ from typing_extensions import TypedDict
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.values import WANTED_VALUE, metric_fault, read_value, refuse_value
 from gateway.device_registry import identity_fault
+from gateway.gateway_settings import GatewaySettings
 from gateway.json_text import BadNumber, parse_json
-from gateway.settings import GatewaySettings
-from gateway.show import json_path, show_value
-from gateway.times import YEAR_2000_S, check_plausible_time, native_time
+from gateway.safe_text import json_path, show_value
+from gateway.time_rules import YEAR_2000_S, check_plausible_time, native_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason

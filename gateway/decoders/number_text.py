@@ -13,7 +13,7 @@ from typing import Final
 
 from gateway.decoders.values import NOT_FINITE
 from gateway.profiles.units import known_unit
-from gateway.show import show_text
+from gateway.safe_text import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 

@@ -23,14 +23,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from gateway.decoders.mapping import CompiledMapping
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping.engine import CompiledMapping
+from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.python_worker import MOST_BYTES, NOTHING, READY, REQUEST, RESPONSE, VALUE
 from gateway.decoders.shape import Decoding, Ignored, RouteMatch
+from gateway.file_watch import FileStamp, file_stamp
+from gateway.gateway_settings import GatewaySettings
 from gateway.json_text import Document, parse_json
-from gateway.settings import GatewaySettings
-from gateway.show import show_text
-from gateway.watch import FileStamp, file_stamp
+from gateway.safe_text import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import IgnoredReason, Reason
 

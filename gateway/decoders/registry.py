@@ -13,15 +13,15 @@ from gateway.decoders.homie import HomieDecoder
 from gateway.decoders.json_object import decode_json
 from gateway.decoders.kura import decode_kura
 from gateway.decoders.native import decode_native
-from gateway.decoders.plain import decode_plain
+from gateway.decoders.plain_value import decode_plain
 from gateway.decoders.python_file import PythonFileDecoder, find_files
 from gateway.decoders.ruuvi import decode_ruuvi
-from gateway.decoders.senml import decode_senml
+from gateway.decoders.senml.decoder import decode_senml
 from gateway.decoders.shape import Decoder, Decoding, Ignored, RouteMatch
-from gateway.decoders.sparkplug import SparkplugDecoder
+from gateway.decoders.sparkplug.decoder import SparkplugDecoder
 from gateway.decoders.state import DecoderState
+from gateway.gateway_settings import GatewaySettings
 from gateway.json_text import strip_byte_order_mark
-from gateway.settings import GatewaySettings
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import IgnoredReason
 

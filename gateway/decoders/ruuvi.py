@@ -10,13 +10,13 @@ Source: Ruuvi, "Data format 5 (RAWv2)"; Bluetooth core specification, advertisin
 import struct
 from typing import Final
 
-from gateway.decoders.mapping_telegram import RADIO, TELEGRAM
+from gateway.decoders.mapping.telegram import RADIO, TELEGRAM
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.values import read_value, refuse_value
+from gateway.gateway_settings import GatewaySettings
 from gateway.json_text import parse_json
-from gateway.settings import GatewaySettings
-from gateway.show import show_value
-from gateway.times import check_plausible_time, read_time
+from gateway.safe_text import show_value
+from gateway.time_rules import check_plausible_time, read_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason

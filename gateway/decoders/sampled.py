@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, Final
 
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
-from gateway.decoders.mapping_times import AUTO, At
+from gateway.decoders.mapping.value_times import AUTO, At
 from gateway.decoders.sampled_columns import NAME_IT, ColumnFlattener, EnclosingTimes
 from gateway.decoders.series_signs import is_ladder, names_base_time, names_log, names_number
 from gateway.decoders.time_names import (
@@ -39,8 +39,8 @@ from gateway.decoders.time_names import (
 )
 from gateway.decoders.values import MAX_METRIC_BYTES
 from gateway.json_text import BadNumber
-from gateway.show import show_value
-from gateway.times import YEAR_2000_S
+from gateway.safe_text import show_value
+from gateway.time_rules import YEAR_2000_S
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 

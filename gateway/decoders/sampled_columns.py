@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, Self
 
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
-from gateway.decoders.mapping_times import AUTO, EPOCH_US, RECEIVED, At
+from gateway.decoders.mapping.value_times import AUTO, EPOCH_US, RECEIVED, At
 from gateway.decoders.series_signs import (
     counts_from_before,
     is_evenly_spaced,
@@ -39,7 +39,7 @@ from gateway.decoders.time_names import (
     offset_unit_us,
     time_names,
 )
-from gateway.show import show_value
+from gateway.safe_text import show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason

@@ -8,13 +8,13 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import IgnoredReason
 
 if TYPE_CHECKING:
-    from gateway.decoders.mapping import CompiledMapping
+    from gateway.decoders.mapping.engine import CompiledMapping
 
 __all__ = ["Decoded", "Decoder", "Decoding", "Ignored", "Reply", "RouteMatch"]
 

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from gateway.decoders.series_signs import may_be_series
 from gateway.time_formats import read_any_time
-from gateway.times import YEAR_2000_S, Instant
+from gateway.time_rules import YEAR_2000_S, Instant
 
 __all__ = [
     "USUAL_NAMES",

@@ -3,8 +3,8 @@
 from typing import Final
 
 from gateway.json_text import BadNumber
-from gateway.show import show_text, show_value
-from gateway.topics import empty_level, id_fault
+from gateway.safe_text import show_text, show_value
+from gateway.topic_filters import empty_level, id_fault
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason

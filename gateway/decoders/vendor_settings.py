@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from gateway.decoders.mapping_extends import inherit_settings
-from gateway.decoders.mapping_settings import Condition, QuantitySettings, Texts, Times
-from gateway.decoders.value_settings import NumberSettings
+from gateway.decoders.mapping.extends import inherit_settings
+from gateway.decoders.mapping.settings import Condition, QuantitySettings, Texts, Times
+from gateway.decoders.mapping.value_settings import NumberSettings
 
 __all__ = ["OwnVendors", "VendorSettings"]
 

@@ -3,9 +3,9 @@
 from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.glob import compile_glob, glob_sort_key, is_glob
+from gateway.glob_patterns import compile_glob, glob_sort_key, is_glob
 from gateway.policy import NumberLimits
-from gateway.profiles.accept import AcceptedNumbers
+from gateway.profiles.accepted_numbers import AcceptedNumbers
 from gateway.profiles.lookback import look_back
 from gateway.profiles.model import Profile
 from gateway.profiles.rule import MetricRule, RuleViolation

@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, get_args
 
-from gateway.decode_file import decode_lines
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.plausible.sift import IMPLAUSIBLE, SENTINEL
+from gateway.devtools.decode_file import decode_lines
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.plausible.apply_table import IMPLAUSIBLE, SENTINEL
 from gateway.policy import ReadingPolicy
 from gateway.profiles.model import Failure, MetricRules, Profile
 from gateway.profiles.policy import ProfilePolicy
+from gateway.profiles.profile_set import ProfileChoice
 from gateway.profiles.rule import MetricRule
-from gateway.profiles.select import ProfileChoice
 from gateway.reading_path import native_batch, reading_path, show_reading
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 

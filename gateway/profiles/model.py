@@ -6,10 +6,10 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from gateway.decoders.values import MAX_METRIC_BYTES
-from gateway.glob import is_glob
+from gateway.glob_patterns import is_glob
 from gateway.plausible.table import load_table
 from gateway.profiles.units import conversion, known_unit, same_dimension
-from gateway.topics import id_fault
+from gateway.topic_filters import id_fault
 
 __all__ = ["Action", "Failure", "MetricRules", "Profile"]
 

@@ -6,18 +6,18 @@ from typing import Final, Literal
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.device_registry import DeviceRegistry, RegisteredDevice, unknown_profile
+from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.message import Message
-from gateway.plausible.sift import sift_readings
+from gateway.plausible.apply_table import sift_readings
 from gateway.plausible.table import load_table
 from gateway.policy import NumberLimits, ReadingPolicy
 from gateway.profiles.check import CompiledProfile
-from gateway.profiles.folder import ProfileFolder
-from gateway.profiles.judged import JudgedMessage, JudgementCache, ReplayedTracks
-from gateway.profiles.select import ProfileChoice, ProfileSet
+from gateway.profiles.judgement_cache import JudgedMessage, JudgementCache, ReplayedTracks
+from gateway.profiles.profile_folder import ProfileFolder
+from gateway.profiles.profile_set import ProfileChoice, ProfileSet
 from gateway.profiles.track import TrackMemory
 from gateway.rate import FLOOD_KEEP_BYTES, DeviceRate
-from gateway.settings import GatewaySettings, RouteSettings
-from gateway.show import show_text
+from gateway.safe_text import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import Reason

@@ -9,7 +9,7 @@ from gateway.decoders.values import BEYOND_DOUBLE
 from gateway.profiles.model import Action, Failure, MetricRules, Profile
 from gateway.profiles.units import canonical_spelling, conversion, same_dimension
 from gateway.reading_path import show_quantity, show_reading
-from gateway.show import show_text
+from gateway.safe_text import show_text
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 

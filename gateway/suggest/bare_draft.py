@@ -3,12 +3,12 @@
 import re
 from typing import Any, Final
 
-from gateway.decoders.plain import read_scalar
-from gateway.suggest.device import NamedFilter, name_levels
+from gateway.decoders.plain_value import read_scalar
+from gateway.suggest.device_source import NamedFilter, name_levels
 from gateway.suggest.draft import Draft
-from gateway.suggest.sample import MessageFamily
-from gateway.suggest.units import unit_of_key
-from gateway.suggest.words import normalize_key
+from gateway.suggest.key_units import unit_of_key
+from gateway.suggest.message_families import MessageFamily
+from gateway.suggest.vocabulary import normalize_key
 
 __all__ = ["draft_bare"]
 

@@ -2,13 +2,13 @@
 
 from typing import Any, Final
 
-from gateway.settings import GatewaySettings
-from gateway.suggest.device import NamedFilter, device_field, name_levels
+from gateway.gateway_settings import GatewaySettings
+from gateway.suggest.device_source import NamedFilter, device_field, name_levels
 from gateway.suggest.draft import Draft
+from gateway.suggest.field_roles import FieldRoles, LeftOutField, comma_number_suffix, find_roles, is_empty
 from gateway.suggest.fields import SampleField, Step, collect_fields, flat_name, path_text
 from gateway.suggest.identity import identity_template
-from gateway.suggest.inside import find_nested_documents, open_nested_documents
-from gateway.suggest.layout import (
+from gateway.suggest.item_layout import (
     ItemLocation,
     SingleValue,
     find_items,
@@ -21,18 +21,18 @@ from gateway.suggest.layout import (
     prefix_fields,
     values_base,
 )
+from gateway.suggest.key_units import UNIT_NAMES
+from gateway.suggest.message_families import MessageFamily
+from gateway.suggest.nested_documents import find_nested_documents, open_nested_documents
 from gateway.suggest.quality import find_quality
 from gateway.suggest.quantities import Quantities, find_quantities
-from gateway.suggest.roles import FieldRoles, LeftOutField, comma_number_suffix, find_roles, is_empty
-from gateway.suggest.sample import MessageFamily
 from gateway.suggest.sentinels import sentinel_of
 from gateway.suggest.time_choice import choose_time, no_time_note, time_note
-from gateway.suggest.times import FoundTime, find_times
+from gateway.suggest.time_fields import FoundTime, find_times
 from gateway.suggest.topic import is_id
 from gateway.suggest.unit_fields import find_units, unit_tree
-from gateway.suggest.units import UNIT_NAMES
 from gateway.suggest.value_names import beside_value, envelope_prefix, measured_fields, shorten_names, skip_patterns
-from gateway.suggest.words import OFFSETS, SINGLE, normalize_key
+from gateway.suggest.vocabulary import OFFSETS, SINGLE, normalize_key
 
 __all__ = ["draft_documents"]
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.suggest.roles import LeftOutField
+from gateway.suggest.field_roles import LeftOutField
 
 __all__ = ["Draft"]
 

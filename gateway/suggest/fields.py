@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.suggest.words import normalize_key
+from gateway.suggest.vocabulary import normalize_key
 
 __all__ = ["SampleField", "Step", "can_name", "collect_fields", "flat_name", "key_words", "path_text"]
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gateway.suggest.fields import SampleField
 from gateway.suggest.topic import is_address, is_sure_id
-from gateway.suggest.words import COUNTERS, IDENTITY, OF_MESSAGES
+from gateway.suggest.vocabulary import COUNTERS, IDENTITY, OF_MESSAGES
 
 __all__ = ["FoundIdentity", "identity_template"]
 

@@ -3,12 +3,12 @@
 import re
 from typing import Any, Final, NamedTuple
 
-from gateway.decoders.mapping_text import TextReader
-from gateway.decoders.plain import read_scalar
-from gateway.decoders.text_settings import FormatSettings
+from gateway.decoders.mapping.text_documents import TextReader
+from gateway.decoders.mapping.text_settings import FormatSettings
+from gateway.decoders.plain_value import read_scalar
+from gateway.gateway_settings import GatewaySettings
 from gateway.json_text import Document
-from gateway.settings import GatewaySettings
-from gateway.suggest.times import time_format
+from gateway.suggest.time_fields import time_format
 from gateway.suggest.topic import is_address, is_sure_id
 
 __all__ = ["ParsedPayload", "read_payload"]

@@ -5,13 +5,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.decoders.value_settings import NOT_BY_CODE, NOT_BY_QUALITY
-from gateway.explain_route import explain_message
-from gateway.settings import GatewaySettings, RouteSettings
+from gateway.decoders.mapping.value_settings import NOT_BY_CODE, NOT_BY_QUALITY
+from gateway.devtools.explain_route import explain_message
+from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.suggest.bare_draft import draft_bare
 from gateway.suggest.document_draft import draft_documents
 from gateway.suggest.draft import Draft
-from gateway.suggest.sample import MessageFamily, SampleMessage, group_samples
+from gateway.suggest.message_families import MessageFamily, SampleMessage, group_samples
 from gateway.suggest.shipped import shipped_drafts
 from gateway.suggest.toml_text import write_toml
 from gateway.suggest.try_draft import decode_samples, doubts

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from gateway.suggest.field_roles import QUALITY_SAYS, FieldRoles
 from gateway.suggest.fields import SampleField, path_text
 from gateway.suggest.quantities import Quantities
-from gateway.suggest.roles import QUALITY_SAYS, FieldRoles
 
 __all__ = ["FoundQuality", "find_quality"]
 

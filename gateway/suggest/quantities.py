@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.suggest.field_roles import FieldRoles
 from gateway.suggest.fields import SampleField, Step, path_text
-from gateway.suggest.roles import FieldRoles
-from gateway.suggest.times import FoundTime
+from gateway.suggest.time_fields import FoundTime
 
 __all__ = ["Quantities", "find_quantities"]
 

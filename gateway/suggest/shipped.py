@@ -4,16 +4,16 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from gateway.decoders.influx import parse_influx
-from gateway.decoders.mapping_conditions import MatchConditions
-from gateway.decoders.mapping_paths import BadPath, ValuePath, ValueTemplate, parse_path
-from gateway.decoders.mapping_settings import MappingSettings, TimeSource
-from gateway.glob import compile_globs
+from gateway.decoders.mapping.conditions import MatchConditions
+from gateway.decoders.mapping.paths import BadPath, ValuePath, ValueTemplate, parse_path
+from gateway.decoders.mapping.settings import MappingSettings, TimeSource
+from gateway.gateway_settings import GatewaySettings
+from gateway.glob_patterns import compile_globs
 from gateway.json_text import Document
-from gateway.presets.load import load_presets
-from gateway.settings import GatewaySettings
-from gateway.suggest.device import NamedFilter, name_levels
+from gateway.presets.loader import load_presets
+from gateway.suggest.device_source import NamedFilter, name_levels
 from gateway.suggest.draft import Draft
-from gateway.suggest.sample import MessageFamily
+from gateway.suggest.message_families import MessageFamily
 
 __all__ = ["shipped_drafts"]
 

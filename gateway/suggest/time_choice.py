@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway.suggest.fields import SampleField
-from gateway.suggest.times import FoundTime, looks_like_time, may_be_time
+from gateway.suggest.time_fields import FoundTime, looks_like_time, may_be_time
 
 __all__ = ["choose_time", "no_time_note", "time_note"]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.suggest.words import COLLECTIONS, KINDS, QUANTITIES, normalize_key
+from gateway.suggest.vocabulary import COLLECTIONS, KINDS, QUANTITIES, normalize_key
 
 __all__ = [
     "find_varying_levels",

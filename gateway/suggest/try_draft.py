@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.decode_file import describe_outcome
-from gateway.outcome import Message, MessageProcessor
+from gateway.devtools.decode_file import describe_outcome
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from gateway.suggest.draft import Draft
-from gateway.suggest.sample import SampleMessage
+from gateway.suggest.message_families import SampleMessage
 
 __all__ = ["decode_samples", "doubts"]
 

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass, field
 
-from gateway.decoders.plain import read_scalar
+from gateway.decoders.plain_value import read_scalar
+from gateway.suggest.field_roles import FieldRoles, LeftOutField
 from gateway.suggest.fields import SampleField, Step, flat_name, path_text
-from gateway.suggest.layout import SingleValue
-from gateway.suggest.roles import FieldRoles, LeftOutField
-from gateway.suggest.units import UNIT_NAMES, unit_of_key
+from gateway.suggest.item_layout import SingleValue
+from gateway.suggest.key_units import UNIT_NAMES, unit_of_key
 from gateway.suggest.value_names import beside_value, measured_fields
-from gateway.suggest.words import SINGLE
+from gateway.suggest.vocabulary import SINGLE
 
 __all__ = ["FoundUnits", "find_units", "unit_tree"]
 

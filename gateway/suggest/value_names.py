@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from gateway.suggest.field_roles import FieldRoles
 from gateway.suggest.fields import SampleField, Step, flat_name
-from gateway.suggest.roles import FieldRoles
-from gateway.suggest.units import split_unit
-from gateway.suggest.words import ENVELOPES, normalize_key
+from gateway.suggest.key_units import split_unit
+from gateway.suggest.vocabulary import ENVELOPES, normalize_key
 
 __all__ = ["beside_value", "envelope_prefix", "measured_fields", "shorten_names", "skip_patterns"]
 

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from monitoring.alerts.catalog import alerts
-from monitoring.settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings
 
 __all__ = ["RECEIVERS", "alertmanager_config"]
 

@@ -12,7 +12,7 @@ from monitoring.alerts.catalog_stream import CANARY, STREAM
 from monitoring.alerts.catalog_tables import TABLES, disk_alerts
 from monitoring.alerts.model import Alert
 from monitoring.alerts.objectives import burn_alerts
-from monitoring.settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings
 
 __all__ = ["ALERTS", "alerts"]
 

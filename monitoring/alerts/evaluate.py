@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from monitoring.alerts.model import Alert
-from monitoring.history import History, Labels
+from monitoring.sample_history import History, Labels
 
 __all__ = ["AlertState", "Evaluator", "used_metrics"]
 

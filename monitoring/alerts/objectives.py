@@ -11,7 +11,7 @@ from typing import Final
 from monitoring.alerts.model import Alert, Severity
 from monitoring.alerts.signals import PrometheusQuery
 from monitoring.indicators import EventCount, Indicator, freshness, validity
-from monitoring.settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings
 
 __all__ = ["GUARDED", "PAIRS", "WINDOWS", "Objective", "burn_alerts", "objectives"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
-from monitoring.history import History, Labels, Values
 from monitoring.indicators import INSTALLATION, subtract_job
+from monitoring.sample_history import History, Labels, Values
 
 __all__ = [
     "Age",

@@ -6,7 +6,7 @@ from monitoring.addresses import reached_at
 from monitoring.alerts.catalog import alerts
 from monitoring.alerts.model import Alert
 from monitoring.alerts.objectives import GUARDED, WINDOWS, objectives
-from monitoring.settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings
 
 __all__ = ["rule_file"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
 from monitoring.alerts.operands import Age, Changes, Increase, Operand, Select, Sum, select
-from monitoring.history import History, Labels, Values
 from monitoring.indicators import INSTALLATION
+from monitoring.sample_history import History, Labels, Values
 
 __all__ = [
     "Both",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from monitoring.grafana.fleet import fleet_rate
+from monitoring.grafana.fleet_rate import fleet_rate
 from monitoring.grafana.panel import Panel, PanelQuery, timeseries
 from monitoring.grafana.promql import age, growth, mean, quantile, rate, total
 

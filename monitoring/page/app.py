@@ -19,16 +19,16 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from monitoring.metrics.monitor import MonitorMetrics
-from monitoring.page.answers import PageApi, PageError
+from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.page.assets import Assets
-from monitoring.page.board import SnapshotBroadcaster
 from monitoring.page.json_response import error_response, json_response
+from monitoring.page.page_api import PageApi, PageError
+from monitoring.page.request_guard import MOST_BODY_BYTES, RequestGuard, check_token
 from monitoring.page.runbooks import runbook_html, runbook_page
-from monitoring.page.security import MOST_BODY_BYTES, RequestGuard, check_token
-from monitoring.page.stream import SnapshotViewers
+from monitoring.page.snapshot_broadcaster import SnapshotBroadcaster
+from monitoring.page.snapshot_stream import SnapshotViewers
 from monitoring.page.topic_request import topic_request
 from monitoring.page.workers import Workers
-from monitoring.settings import MonitoringSettings
 
 __all__ = ["Page", "make_page"]
 

@@ -8,7 +8,7 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from monitoring.page.answers import PageError
+from monitoring.page.page_api import PageError
 
 __all__ = ["Assets"]
 

@@ -2,8 +2,8 @@
 
 from starlette.responses import Response
 
-from monitoring.page.answers import PageError
-from monitoring.page.board import encode_ascii_json
+from monitoring.page.page_api import PageError
+from monitoring.page.snapshot_broadcaster import encode_ascii_json
 
 __all__ = ["error_response", "json_response"]
 

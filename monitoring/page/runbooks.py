@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from monitoring.page.answers import PageError
+from monitoring.page.page_api import PageError
 from monitoring.runbook_text import RUNBOOKS, runbook_text
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from monitoring.page.answers import PageError, TopicRequest
+from monitoring.page.page_api import PageError, TopicRequest
 
 __all__ = ["topic_request"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from monitoring.page.answers import PageError
+from monitoring.page.page_api import PageError
 
 __all__ = ["Workers"]
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from monitoring.addresses import Address, parse_address, reached_at
-from monitoring.settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.targets import JVMS, MetricsTarget, metrics_targets
 
 __all__ = ["CLUSTER", "scrape_config"]

@@ -2,11 +2,14 @@
 
 from typing import Any, Final
 
-from monitoring.history import History
-from monitoring.settings import MonitoringSettings
-from monitoring.snapshot import figures, host, kafka, tables
+from monitoring.monitoring_settings import MonitoringSettings
+from monitoring.sample_history import History
+from monitoring.snapshot import figures
 from monitoring.snapshot import flow as stations
-from monitoring.snapshot.side import KafkaNames, SnapshotInputs
+from monitoring.snapshot import host_figures as host
+from monitoring.snapshot import kafka_figures as kafka
+from monitoring.snapshot import table_figures as tables
+from monitoring.snapshot.snapshot_inputs import KafkaNames, SnapshotInputs
 
 __all__ = ["METRICS", "build_snapshot"]
 

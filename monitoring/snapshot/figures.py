@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from monitoring.history import History
 from monitoring.indicators import ARRIVED, EventCount, Indicator, freshness, validity
-from monitoring.settings import MonitoringSettings
-from monitoring.snapshot.numbers import by_label, finite, is_silent, subtract_other, total
+from monitoring.monitoring_settings import MonitoringSettings
+from monitoring.sample_history import History
+from monitoring.snapshot.sums import by_label, finite, is_silent, subtract_other, total
 
 __all__ = [
     "METRICS",

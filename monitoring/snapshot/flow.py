@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from monitoring.history import History
 from monitoring.metrics.buckets import LATENCY_BUCKETS
-from monitoring.snapshot.kafka import kafka_rate, lag
-from monitoring.snapshot.numbers import finite, is_silent, total
-from monitoring.snapshot.side import KafkaNames, SnapshotInputs
+from monitoring.sample_history import History
+from monitoring.snapshot.kafka_figures import kafka_rate, lag
+from monitoring.snapshot.snapshot_inputs import KafkaNames, SnapshotInputs
+from monitoring.snapshot.sums import finite, is_silent, total
 from monitoring.targets import JVMS
 
 __all__ = ["METRICS", "flow", "parts_of"]

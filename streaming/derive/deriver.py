@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from ingest.contract.errors import RetryableError
-from streaming.writer import WriterContext
+from streaming.writer_context import WriterContext
 
 __all__ = ["Derivation", "Deriver", "arrival_derivations", "derivations"]
 
@@ -64,10 +64,10 @@ def arrival_derivations(
     writer: WriterContext, *, every_seconds: float = 0.0, now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> list[Derivation]:
     """Ledger, latest and devices: they share one look and one scan, and `devices`, the last, ends the pass."""
-    from streaming.derive.arrivals import SharedArrivals
-    from streaming.derive.devices import DevicesDerivation
-    from streaming.derive.latest import LatestDerivation
+    from streaming.derive.devices_derivation import DevicesDerivation
+    from streaming.derive.latest_derivation import LatestDerivation
     from streaming.derive.ledger import LedgerDerivation
+    from streaming.derive.shared_arrivals import SharedArrivals
 
     arrivals = SharedArrivals(writer.spark, writer.root, every_seconds=every_seconds)
     latest = LatestDerivation(writer, arrivals, now=now)

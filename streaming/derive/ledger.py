@@ -17,22 +17,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
-from ingest.offsets import begin_offsets, end_offsets
-from ingest.topic_state import topic_ids
+from ingest.topics.describe import topic_ids
+from ingest.topics.offsets import begin_offsets, end_offsets
 from lakehouse.append import Append
 from lakehouse.changes import DataFile
-from lakehouse.derived import LEDGER
-from lakehouse.files import read_columns
+from lakehouse.data_files import read_columns
+from lakehouse.derived_tables import LEDGER
 from lakehouse.paths import is_local, table_uri, to_path
 from streaming.checkpoint import Checkpoint, LocalCheckpoint
-from streaming.derive.arrivals import (
-    DEAD_LETTER_COLUMNS,
-    DUPLICATE_COLUMNS,
-    READING_COLUMNS,
-    SharedArrivals,
-    TableChanges,
-    drop_devices,
-)
+from streaming.derive.derived_table import DerivedTable
 from streaming.derive.ledger_cursor import LedgerCursor, has_landed_up_to
 from streaming.derive.ledger_epochs import forgotten_before, holes_after, later_numbers, newest_epochs
 from streaming.derive.ledger_facts import (
@@ -47,11 +40,18 @@ from streaming.derive.ledger_facts import (
 )
 from streaming.derive.ledger_files import cuts_of, day_of, divide_rows, minutes_in, oldest_day, unbalanced_files
 from streaming.derive.outcomes import OutcomeSums, count_outcomes, read_outcomes
-from streaming.derive.own import DerivedTable
+from streaming.derive.shared_arrivals import (
+    DEAD_LETTER_COLUMNS,
+    DUPLICATE_COLUMNS,
+    READING_COLUMNS,
+    SharedArrivals,
+    TableChanges,
+    drop_devices,
+)
 from streaming.history.journal import CorrectionJournal
 from streaming.history.receipt import erased_devices
-from streaming.offsets import Offsets
-from streaming.writer import WriterContext
+from streaming.landing_offsets import Offsets
+from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,7 +7,7 @@ from typing import Any
 
 from streaming.derive.ledger_epochs import Holes
 from streaming.derive.ledger_facts import Settling
-from streaming.offsets import Offsets, parse_offsets
+from streaming.landing_offsets import Offsets, parse_offsets
 
 __all__ = ["LedgerCursor", "has_landed_up_to"]
 

@@ -29,7 +29,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from lakehouse.derived import LEDGER
+from lakehouse.derived_tables import LEDGER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from lakehouse.changes import DataFile
 from lakehouse.file_stats import STEP, as_utc
-from streaming.derive.arrivals import TableChanges
+from streaming.derive.shared_arrivals import TableChanges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

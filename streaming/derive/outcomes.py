@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from ingest.contract.reading import RECORD_VERSION
+from ingest.kafka_settings import KafkaSettings
 from ingest.security import jvm_conf
-from ingest.settings import KafkaSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

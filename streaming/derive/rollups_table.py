@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 
 from lakehouse.append import Append, Appender
 from lakehouse.changes import DataFile
-from lakehouse.files import read_columns
+from lakehouse.data_files import read_columns
 from lakehouse.paths import table_uri
 from streaming.derive.cursor import encode_cursor, read_cursor
+from streaming.derive.file_rows import rows_of
 from streaming.derive.fold import (
     RECOMPUTED,
     WriteStamp,
@@ -22,9 +23,8 @@ from streaming.derive.fold import (
     window_partials,
 )
 from streaming.derive.fold_files import LiveFiles, Span
-from streaming.derive.source import rows_of
 from streaming.derive.windows import ChangedRange, WindowShape, floor_to_step
-from streaming.writer import WriterContext
+from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
     import pyarrow as pa

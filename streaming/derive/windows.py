@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from lakehouse.derived import ROLLING_15M, ROLLUPS_1H, ROLLUPS_1M, ROLLUPS_5M
+from lakehouse.derived_tables import ROLLING_15M, ROLLUPS_1H, ROLLUPS_1M, ROLLUPS_5M
 from lakehouse.tables import Table
 
 __all__ = ["DAY_US", "HOUR_US", "MINUTE_US", "SHAPES", "ChangedRange", "WindowShape", "floor_to_step"]

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.requests import Request
 from lakehouse.tables import READINGS
-from streaming.history.change import RowCorrection
 from streaming.history.journal import CorrectionJournal
-from streaming.history.plan import CorrectionPlan, plan_correction
+from streaming.history.plan_correction import CorrectionPlan, plan_correction
 from streaming.history.rewrite import applied, rewrite_files
+from streaming.history.row_correction import RowCorrection
 from streaming.history.selection import RowSelection
-from streaming.writer import WriterContext
+from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

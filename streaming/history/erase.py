@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.contract.errors import TidegateError
 from ingest.contract.topics import GATEWAY_STATE
 from lakehouse.catalog import table_names
-from lakehouse.derived import DERIVED
+from lakehouse.derived_tables import DERIVED
 from lakehouse.requests import Request
 from lakehouse.tables import DEAD_LETTERS, TABLES
 from streaming.derive.cursor import read_cursor
 from streaming.derive.deriver import Deriver, derivations
-from streaming.history.forgetting import begin_log_again
-from streaming.history.gateway_state import forget_state
+from streaming.history.gateway_erasure import forget_state
 from streaming.history.journal import device_hash
-from streaming.history.letters import NamingLetters, find_naming
-from streaming.history.plan import require_device
+from streaming.history.log_forgetting import begin_log_again
+from streaming.history.naming_letters import NamingLetters, find_naming
+from streaming.history.plan_correction import require_device
 from streaming.history.plan_erasure import erasable, selection_of
 from streaming.history.positions import await_positions
 from streaming.history.receipt import ErasureReceipt, kafka_forgets, remarks, table_forgets
 from streaming.history.rewrite import applied, rewrite_files, table_of
 from streaming.history.selection import find_matches
-from streaming.history.traces import forget_traces
-from streaming.sql.applied import load_applied
-from streaming.sql.supervisor import supervisor_of
-from streaming.writer import WriterContext
+from streaming.history.side_files import forget_traces
+from streaming.sql.applied_streams import load_applied
+from streaming.sql.stream_supervisor import supervisor_of
+from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -4,8 +4,8 @@ from typing import Any
 
 from lakehouse.catalog import columns_of, table_names
 from lakehouse.tables import DEAD_LETTERS, TABLES
-from streaming.history.letters import find_naming
-from streaming.history.plan import require_device
+from streaming.history.naming_letters import find_naming
+from streaming.history.plan_correction import require_device
 from streaming.history.selection import RowSelection, find_matches
 
 __all__ = ["erasable", "plan_erasure", "selection_of"]

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ingest.contract.errors import TidegateError
-from ingest.offsets import end_offsets
+from ingest.topics.offsets import end_offsets
 from streaming.checkpoint import Checkpoint
-from streaming.offsets import Offsets, newest_mark
-from streaming.sql.applied import load_applied
-from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
-from streaming.writer import WriterContext
+from streaming.landing_offsets import Offsets, newest_mark
+from streaming.sql.applied_streams import load_applied
+from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
+from streaming.writer_context import WriterContext
 
 __all__ = ["UnreadRecords", "await_positions"]
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 
 from ingest.contract.errors import TidegateError
 from ingest.contract.topics import GATEWAY_STATE, OUTCOMES, stream_topic
-from ingest.settings import KafkaSettings
-from ingest.topic_state import TopicState, describe_topics, topic_names
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.describe import TopicState, describe_topics, topic_names
 from lakehouse.catalog import open_table
 from lakehouse.paths import is_local, to_path
 from lakehouse.tables import TABLES
-from streaming.maintain.holds import LONGEST_SECONDS
+from streaming.maintain.retention_holds import LONGEST_SECONDS
 
 __all__ = ["FOLDER", "ErasureReceipt", "erased_devices", "kafka_forgets", "remarks", "table_forgets", "topic_forgets"]
 

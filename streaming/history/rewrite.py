@@ -12,11 +12,11 @@ from lakehouse.append import Appender
 from lakehouse.catalog import columns_of
 from lakehouse.changes import DataFile, LogExpired, read_changes
 from lakehouse.commit_metadata import encode_metadata
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.local_rows import local_rows
 from lakehouse.paths import table_uri
 from lakehouse.tables import Column, Table, spark_ddl
-from streaming.writer import WriterContext
+from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

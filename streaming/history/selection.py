@@ -18,7 +18,7 @@ from lakehouse.changes import DataFile, table_files
 from lakehouse.dataset import dataset_of
 from lakehouse.file_stats import may_hold_text
 from lakehouse.paths import is_local, table_uri
-from streaming.history.naming import SHORT
+from streaming.history.device_names import SHORT
 
 if TYPE_CHECKING:
     import pyarrow as pa

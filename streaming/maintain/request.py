@@ -7,8 +7,8 @@ from ingest.contract.errors import TidegateError
 from lakehouse.catalog import table_names
 from lakehouse.maintenance_vacuum import check_keep_hours
 from lakehouse.requests import Request
-from streaming.maintain.keeper import TableMaintainer, maintenance_report
-from streaming.writer import WriterContext
+from streaming.maintain.table_maintainer import TableMaintainer, maintenance_report
+from streaming.writer_context import WriterContext
 
 __all__ = ["maintain"]
 

@@ -17,18 +17,18 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ingest.contract.errors import ConfigError
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.local_rows import local_rows
 from lakehouse.tables import spark_ddl
-from streaming.sql.frame import TIME_FORMAT, new_session, run_statement
 from streaming.sql.header import StreamDefinition, parse_definition
+from streaming.sql.output_frame import TIME_FORMAT, new_session, run_statement
 from streaming.sql.shape import check_columns
 from streaming.sql.statement import read_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.sql.folder import StreamFile
+    from streaming.sql.stream_folder import StreamFile
 
 __all__ = ["Comparison", "GoldenData", "read_golden", "run_golden"]
 

@@ -5,13 +5,13 @@ from typing import Any
 
 from ingest.contract.errors import ConfigError, TidegateError
 from ingest.contract.topics import stream_group, stream_topic
-from ingest.groups import delete_group
-from ingest.offsets import begin_offsets, end_offsets
-from ingest.topic_setup import create_topic, delete_topic
-from lakehouse.derived import ALL_TABLES
+from ingest.groups.offset_mirror import delete_group
+from ingest.topics.offsets import begin_offsets, end_offsets
+from ingest.topics.setup import create_topic, delete_topic
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.requests import Request
-from streaming.offsets import Offsets
-from streaming.sql.applied import (
+from streaming.landing_offsets import Offsets
+from streaming.sql.applied_streams import (
     AppliedStream,
     load_applied,
     load_shadow,
@@ -19,17 +19,17 @@ from streaming.sql.applied import (
     remove_file,
     streams_folder,
 )
-from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
-from streaming.sql.plan import DefinitionChange, compare, refused, survives
-from streaming.sql.prepare import PreparedStream, prepare_stream
-from streaming.sql.query import was_started
+from streaming.sql.definition_changes import DefinitionChange, compare, refused, survives
+from streaming.sql.delete_table import delete_table
+from streaming.sql.prepare_stream import PreparedStream, prepare_stream
 from streaming.sql.realtime import catch_up_stream, check_slots
 from streaming.sql.rights import check_stream_rights
 from streaming.sql.sinks import ensure_table, refuse_other_types
-from streaming.sql.supervisor import supervisor_of
+from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
+from streaming.sql.stream_query import was_started
+from streaming.sql.stream_supervisor import supervisor_of
 from streaming.sql.swap import forget_shadow, shadow_name
-from streaming.sql.tables import delete_table
-from streaming.writer import WriterContext
+from streaming.writer_context import WriterContext
 
 __all__ = ["apply_stream", "drop_stream", "plan_stream"]
 

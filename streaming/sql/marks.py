@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ingest.record_names import Names
+from ingest.read.record_names import Names
 from lakehouse.catalog import newest_commits, open_table
 from lakehouse.commit_metadata import encode_metadata, metadata_of
 from lakehouse.paths import table_uri
-from streaming.offsets import Offsets, largest_offsets, parse_names, parse_offsets
+from streaming.landing_offsets import Offsets, largest_offsets, parse_names, parse_offsets
 
 __all__ = ["StreamMark", "newest_stream_mark", "stream_marks"]
 

@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingest.contract.errors import FatalError
-from ingest.offsets import begin_offsets, end_offsets
-from ingest.record_names import NameReader, Names
-from ingest.topic_state import topic_ids
-from lakehouse.whole_file import write_json
-from streaming.losses import LostRecords
-from streaming.marking import LastNames
-from streaming.offsets import Mark, Offsets, has_records, largest_offsets, parse_names, parse_offsets
-from streaming.same_log import KafkaLog, KafkaView, lost_records
-from streaming.sql.applied import AppliedStream, read_json, streams_folder
+from ingest.read.record_names import NameReader, Names
+from ingest.topics.describe import topic_ids
+from ingest.topics.offsets import begin_offsets, end_offsets
+from lakehouse.atomic_file import write_json
+from streaming.commit_marker import LastNames
+from streaming.landing_offsets import Mark, Offsets, has_records, largest_offsets, parse_names, parse_offsets
+from streaming.log_identity import KafkaLog, KafkaView, lost_records
+from streaming.lost_records import LostRecords
+from streaming.sql.applied_streams import AppliedStream, read_json, streams_folder
 from streaming.sql.marks import stream_marks
 
 if TYPE_CHECKING:
-    from streaming.writer import WriterContext
+    from streaming.writer_context import WriterContext
 
 __all__ = ["PositionFollower", "StreamPosition", "newest_position", "refuse_lost_records", "resume_offsets"]
 

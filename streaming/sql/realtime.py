@@ -14,16 +14,16 @@ from pyspark.sql import functions as F
 
 from ingest.contract.errors import ConfigError, TidegateError
 from ingest.contract.topics import stream_topic
-from ingest.offsets import end_offsets
 from ingest.security import jvm_conf
-from streaming.offsets import Offsets
-from streaming.sql.applied import AppliedStream, new_incarnation
-from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
+from ingest.topics.offsets import end_offsets
+from streaming.landing_offsets import Offsets
+from streaming.sql.applied_streams import AppliedStream, new_incarnation
 from streaming.sql.position import refuse_lost_records
-from streaming.sql.sent import SentFile, sent_after, sent_since, separate_unsent
+from streaming.sql.sent_records import SentFile, sent_after, sent_since, separate_unsent
 from streaming.sql.sinks import numbered_records, partial_batch_name, send_records, topic_rows
 from streaming.sql.spans import kafka_rows
-from streaming.writer import WriterContext
+from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
+from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,22 +16,22 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from ingest.contract.errors import ConfigError, FatalError, TidegateError
-from ingest.offsets import begin_offsets, end_offsets, offsets_at
+from ingest.topics.offsets import begin_offsets, end_offsets, offsets_at
 from lakehouse.append import Appender
 from lakehouse.paths import table_uri
 from lakehouse.requests import Request
-from streaming.offsets import Offsets
-from streaming.sql.applied import AppliedStream, ShadowStream, load_applied, load_shadow, new_incarnation
+from streaming.landing_offsets import Offsets
+from streaming.sql.applied_streams import AppliedStream, ShadowStream, load_applied, load_shadow, new_incarnation
+from streaming.sql.definition_changes import compare, refused
 from streaming.sql.marks import StreamMark
-from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
-from streaming.sql.plan import compare, refused
-from streaming.sql.prepare import PreparedStream, prepare_stream
-from streaming.sql.query import start_stream
+from streaming.sql.prepare_stream import PreparedStream, prepare_stream
 from streaming.sql.sinks import ensure_table, refuse_other_types
 from streaming.sql.spans import history_rows, kafka_rows
+from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
+from streaming.sql.stream_query import start_stream
 from streaming.sql.swap import forget_shadow, shadow_name
-from streaming.sql.times import time_expression
-from streaming.writer import WriterContext
+from streaming.sql.time_column import time_expression
+from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

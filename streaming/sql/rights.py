@@ -1,8 +1,8 @@
 """Rights of a stream's user on the stream's own topic: checked beforehand, because the topic is read after a crash only."""
 
 from ingest.contract.topics import stream_topic
-from ingest.settings import KafkaSettings
-from ingest.topic_rights import missing_right, missing_rights
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.rights import missing_right, missing_rights
 
 __all__ = ["check_stream_rights"]
 

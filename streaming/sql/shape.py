@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import ConfigError
+from streaming.sql.definition_changes import CheckpointShape
 from streaming.sql.header import StreamDefinition
-from streaming.sql.plan import CheckpointShape
 from streaming.sql.statement import first_line
 
 if TYPE_CHECKING:

@@ -24,19 +24,27 @@ from pyspark.sql import functions as F
 
 from ingest.contract.errors import ConfigError, FatalError
 from ingest.contract.topics import stream_topic
-from ingest.offsets import end_offsets
+from ingest.kafka_settings import KafkaSettings
 from ingest.security import jvm_conf
-from ingest.settings import KafkaSettings
+from ingest.topics.offsets import end_offsets
 from lakehouse.append import Appender
 from lakehouse.paths import table_uri
 from lakehouse.tables import Column, Table
 from streaming.batches import BatchRunner
-from streaming.offsets import Offsets, beyond, has_records, largest_offsets
-from streaming.sql.applied import AppliedStream
-from streaming.sql.frame import TIME_FORMAT
+from streaming.landing_offsets import Offsets, beyond, has_records, largest_offsets
+from streaming.sql.applied_streams import AppliedStream
 from streaming.sql.marks import StreamMark, newest_stream_mark
-from streaming.sql.prepare import table_schema
-from streaming.sql.sent import Records, SentFile, SentRecords, UnmatchedRecords, sent_after, sent_since, separate_unsent
+from streaming.sql.output_frame import TIME_FORMAT
+from streaming.sql.prepare_stream import table_schema
+from streaming.sql.sent_records import (
+    Records,
+    SentFile,
+    SentRecords,
+    UnmatchedRecords,
+    sent_after,
+    sent_since,
+    separate_unsent,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

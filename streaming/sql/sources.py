@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ingest.contract.errors import ConfigError
 from ingest.contract.topics import stream_topic
 from lakehouse.catalog import table_names
-from streaming.sql.applied import AppliedStream
+from streaming.sql.applied_streams import AppliedStream
 from streaming.sql.header import StreamDefinition
 from streaming.sql.statement import read_statement
 

@@ -5,13 +5,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from ingest.contract.errors import TidegateError
-from streaming.offsets import Offsets
-from streaming.sql.applied import AppliedStream, load_applied
-from streaming.sql.frame import from_history, from_kafka, make_frame, new_session
+from streaming.landing_offsets import Offsets
+from streaming.sql.applied_streams import AppliedStream, load_applied
 from streaming.sql.marks import StreamMark
+from streaming.sql.output_frame import from_history, from_kafka, make_frame, new_session
 from streaming.sql.sinks import ensure_table, write_topic
 from streaming.sql.sources import StatementSources, StreamSource, find_sources
-from streaming.writer import WriterContext
+from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

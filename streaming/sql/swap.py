@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from ingest.contract.errors import TidegateError
 from ingest.contract.topics import stream_topic
-from ingest.offsets import begin_offsets, end_offsets
+from ingest.topics.offsets import begin_offsets, end_offsets
 from lakehouse.append import Appender
 from lakehouse.catalog import open_table
 from lakehouse.changes import table_files
@@ -24,16 +24,23 @@ from lakehouse.commit_metadata import metadata_of
 from lakehouse.paths import table_uri
 from lakehouse.requests import Request
 from lakehouse.tables import READINGS
-from streaming.offsets import Offsets, has_records, largest_offsets
-from streaming.sql.applied import AppliedStream, ShadowStream, load_applied, load_shadow, remove_file, streams_folder
+from streaming.landing_offsets import Offsets, has_records, largest_offsets
+from streaming.sql.applied_streams import (
+    AppliedStream,
+    ShadowStream,
+    load_applied,
+    load_shadow,
+    remove_file,
+    streams_folder,
+)
 from streaming.sql.marks import StreamMark, newest_stream_mark
-from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.position import newest_position
-from streaming.sql.sent import SentFile, SentRecords, UnmatchedRecords, sent_since
+from streaming.sql.sent_records import SentFile, SentRecords, UnmatchedRecords, sent_since
 from streaming.sql.sinks import counted_records, ensure_table, write_topic
 from streaming.sql.spans import history_rows, kafka_rows
-from streaming.sql.times import time_expression
-from streaming.writer import WriterContext
+from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
+from streaming.sql.time_column import time_expression
+from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,7 +67,7 @@ def swap_stream(writer: WriterContext, request: Request) -> dict[str, Any]:
     Raises:
         TidegateError: there is no shadow, or Kafka lost what it lacks of the live table.
     """
-    from streaming.sql.supervisor import supervisor_of
+    from streaming.sql.stream_supervisor import supervisor_of
 
     name = request.arguments["name"]
     live = load_applied(writer.root).get(name)
@@ -101,7 +108,7 @@ def finished(writer: WriterContext, live: AppliedStream) -> AppliedStream:
 
 def forget_shadow(writer: WriterContext, name: str) -> None:
     """Delete the shadow's file and table."""
-    from streaming.sql.tables import delete_table
+    from streaming.sql.delete_table import delete_table
 
     remove_file(streams_folder(writer.root) / f"{name}.shadow")
     delete_table(writer, shadow_name(name))

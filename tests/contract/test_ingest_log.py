@@ -6,15 +6,15 @@ from typing import Any, Protocol
 
 import pytest
 from confluent_kafka.admin import NewTopic
-from tidegate_tests_fixtures_servers import make_topics
 
-from ingest.consumer import read_range
 from ingest.contract.errors import FatalError
+from ingest.kafka_settings import KafkaSettings
 from ingest.log import DeliveryError, LogFull, LogRecord, LogWriter
 from ingest.memory import MemoryLog
-from ingest.offsets import begin_offsets, end_offsets
 from ingest.producer import KafkaWriter
-from ingest.settings import KafkaSettings
+from ingest.read.offset_range import read_range
+from ingest.topics.offsets import begin_offsets, end_offsets
+from tests.support.servers import make_topics
 
 LIMIT_BYTES = 8192
 SMALL_QUEUE = 20

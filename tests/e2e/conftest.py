@@ -20,8 +20,8 @@ from deltalake import DeltaTable
 from deploy.local.guard import find_marked_processes
 from deploy.local.runfile import RunFile, is_locked, read_run
 from deploy.settings import Settings, load_settings
-from gateway.devices import FleetScript
-from gateway.fleet import FleetTotals, PublishJournal, run_fleet
+from gateway.devtools.fleet_publisher import FleetTotals, PublishJournal, run_fleet
+from gateway.devtools.simulator import FleetScript
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from deploy.demo.hold import hang_part, started_at
-from deploy.local.canary import DEVICE as CANARY
-from deploy.monitor.fleet import TOP as MOST_TALKERS
+from deploy.demo.part_faults import hang_part, started_at
+from deploy.local.canary_probe import DEVICE as CANARY
+from deploy.monitor.fleet_probe import TOP as MOST_TALKERS
 from ingest.contract.topics import READINGS
 from monitoring.metrics.stream import STAGES
 from monitoring.scrape import OPENER, Scrape, scrape

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from gateway.publisher import Publisher
+from gateway.devtools.publisher import Publisher
 
 pytestmark = pytest.mark.promise("P5")
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
 
-from gateway.outcome import Message, MessageProcessor
-from gateway.publisher import Publisher
+from gateway.devtools.publisher import Publisher
+from gateway.message_processor import Message, MessageProcessor
 from gateway.routes import compile_routes
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS

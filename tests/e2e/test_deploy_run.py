@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from ingest.contract.reasons import IgnoredReason, Reason
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from monitoring.scrape import healthz, scrape
 
 PARTS = {"broker", "kafka", "topics", "gateway", "stream", "fleet", "canary", "monitor"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.grafana.check import ask_prometheus
+from monitoring.grafana.query_check import ask_prometheus
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def prometheus(pipeline: Any) -> str:
 def test_every_query_of_the_dashboards_gives_numbers(
     pipeline: Any, prometheus: str, tmp_path: Path, wait_until: Callable[..., Any]
 ) -> None:
-    """At some look each; what may be empty on a good run is listed with its reason in monitoring/grafana/check.py."""
+    """At some look each; what may be empty on a good run is listed with its reason in monitoring/grafana/query_check.py."""
     command = ["export", "grafana", str(tmp_path), "--data", str(pipeline.data), "--check", prometheus]
     never: dict[str, str] = {}
 

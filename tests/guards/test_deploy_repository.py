@@ -12,12 +12,12 @@ from pydantic import BaseModel
 
 from deploy.local.packages import PACKAGES, find_foreign_packages
 from deploy.settings import Settings
-from gateway.decoders.mapping_settings import MappingSettings, QuantitySettings, TimeSource, ValueTimes, ValueUnits
-from gateway.decoders.text_settings import FormatSettings
-from gateway.decoders.value_settings import NumberSettings, QualitySettings, TimeOffset
+from gateway.decoders.mapping.settings import MappingSettings, QuantitySettings, TimeSource, ValueTimes, ValueUnits
+from gateway.decoders.mapping.text_settings import FormatSettings
+from gateway.decoders.mapping.value_settings import NumberSettings, QualitySettings, TimeOffset
 from gateway.decoders.vendor_settings import VendorSettings
+from gateway.gateway_settings import RouteSettings
 from gateway.profiles.model import MetricRules, Profile
-from gateway.settings import RouteSettings
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from monitoring.alerts.rules import rule_file
-from monitoring.grafana.files import dashboards
+from monitoring.grafana.export_files import dashboards
 from monitoring.indicators import INSTALLATION
 from monitoring.metrics.names import declared_samples
-from monitoring.settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings
 
 OWN = "tidegate_"
 HOPS = {

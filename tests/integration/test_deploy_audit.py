@@ -15,19 +15,19 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from deploy.audit import AuditBounds, audit
 from deploy.balance import MINUTE_US
-from ingest.consumer import read_range
+from deploy.balance_audit import AuditBounds, audit
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter, encode_dead_letter
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
 from ingest.contract.reading import Reading, ReadingRecord, decode_record, encode_record
 from ingest.contract.reasons import Reason
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.kafka_settings import KafkaSettings
 from ingest.log import LogRecord
-from ingest.offsets import begin_offsets, end_offsets
 from ingest.producer import open_writer
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import ensure_topics
+from ingest.read.offset_range import read_range
+from ingest.topics.offsets import begin_offsets, end_offsets
+from ingest.topics.setup import ensure_topics
 
 pytestmark = pytest.mark.promise("P1")
 

@@ -12,8 +12,8 @@ from deploy.bench.kafka_load.feed import SteadyLoad
 from deploy.bench.suite.outage import active_controller, without_controller, without_zookeeper
 from deploy.local import artifacts
 from deploy.testbed.cluster import open_cluster
-from ingest.admin import admin_client, partition_counts
 from ingest.contract.errors import UnavailableError
+from ingest.topics.admin import admin_client, partition_counts
 
 LOAD = SteadyLoad(topic="tidegate-bench-failover", partitions=3, replication=3, rate=100)
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from deploy.bench.kafka_load.groups import GroupRun, run_group
-from ingest.admin import admin_client, partition_counts
+from deploy.bench.kafka_load.group_run import GroupRun, run_group
 from ingest.contract.errors import UnavailableError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.admin import admin_client, partition_counts
 
 TOPIC = "tidegate-bench-group"
 

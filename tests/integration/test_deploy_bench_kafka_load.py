@@ -7,12 +7,12 @@ import psutil
 import pytest
 
 from deploy.bench.kafka_load.peer import run_peer
-from deploy.bench.kafka_load.run import run_workload
 from deploy.bench.kafka_load.segments import SegmentFiles
 from deploy.bench.kafka_load.workload import Workload
-from ingest.admin import admin_client, partition_counts
+from deploy.bench.kafka_load.workload_run import run_workload
 from ingest.contract.errors import ConfigError, FatalError, UnavailableError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.admin import admin_client, partition_counts
 
 TOPIC = "tidegate-bench-load"
 
@@ -78,7 +78,9 @@ def test_failures_are_sentences_and_leave_no_topic(
 ) -> None:
     with pytest.raises(ConfigError, match=f"cannot create topic {TOPIC} with 3 copies"):
         run_workload(Workload(topic=TOPIC, messages=10, replication=3), kafka)
-    monkeypatch.setattr("deploy.bench.kafka_load.run.client_conf", lambda *_args, **_more: {"no.such.option": "1"})
+    monkeypatch.setattr(
+        "deploy.bench.kafka_load.workload_run.client_conf", lambda *_args, **_more: {"no.such.option": "1"}
+    )
     with pytest.raises(UnavailableError, match=r'a process of the load ended early: .*"no.such.option"'):
         run_workload(Workload(topic=TOPIC, messages=10), kafka)
     wait_until(lambda: not topics(kafka))

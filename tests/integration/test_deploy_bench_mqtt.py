@@ -7,11 +7,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deploy.bench.mqtt_load.link import LoadConnection
+from deploy.bench.mqtt_load.connection import LoadConnection
 from deploy.bench.mqtt_load.packets import PacketForm
 from deploy.bench.suite.command import RunRequest, run_scenarios
-from deploy.bench.suite.run import target_text
 from deploy.bench.suite.scenario import ScenarioTarget
+from deploy.bench.suite.scenario_run import target_text
 from deploy.bench.temporary import PREFIX, clear_orphans
 from deploy.local.broker import find_mosquitto
 from deploy.testbed.mosquitto import open_mosquitto

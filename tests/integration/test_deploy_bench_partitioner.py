@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 
 from deploy.bench.kafka_load.addresses import assign_partitions, client_addresses, skew_figures
-from deploy.bench.kafka_load.groups import GroupRun, run_group
+from deploy.bench.kafka_load.group_run import GroupRun, run_group
 from deploy.bench.kafka_load.partitioner import run_partitioner
 from deploy.bench.kafka_load.rewinding import Way, run_rewind
-from deploy.bench.kafka_load.run import run_workload
 from deploy.bench.kafka_load.segments import SegmentFiles
 from deploy.bench.kafka_load.workload import Workload
-from ingest.admin import admin_client, partition_counts
+from deploy.bench.kafka_load.workload_run import run_workload
 from ingest.contract.errors import UnavailableError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.admin import admin_client, partition_counts
 
 TOPIC = "tidegate-bench-keyed"
 COUNT = 6000

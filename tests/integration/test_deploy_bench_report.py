@@ -5,7 +5,7 @@ from typing import Any
 
 from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.report.charts import charts_of
-from deploy.bench.suite.report.page import write_report
+from deploy.bench.suite.report.html_report import write_report
 from deploy.bench.suite.scenario import Scenario
 from deploy.bench.suite.spread import spread_of
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from deploy.local.ports import choose_port
-from ingest.admin import admin_client, partition_counts
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import create_topic
-from monitoring.grafana.check import ask_prometheus, empty_queries
-from monitoring.grafana.files import dashboards
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.admin import admin_client, partition_counts
+from ingest.topics.setup import create_topic
+from monitoring.grafana.export_files import dashboards
+from monitoring.grafana.query_check import ask_prometheus, empty_queries
+from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.prometheus.scrape_config import scrape_config
-from monitoring.settings import MonitoringSettings
 
 SCENARIO = """
 title = "two sizes"

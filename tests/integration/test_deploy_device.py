@@ -17,24 +17,24 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from prometheus_client import CollectorRegistry
 
+from deploy.device_watch import show_line, watch_device
 from deploy.settings import Settings
 from deploy.snippets import LANGUAGES, PublishTarget, render_snippet
-from deploy.stored import StoredReceiptNotifier
-from deploy.watch import show_line, watch_device
-from gateway.publisher import Publisher
-from gateway.receipts import make_receipts
+from deploy.stored_notifier import StoredReceiptNotifier
+from gateway.devtools.publisher import Publisher
+from gateway.gateway_settings import GatewaySettings, MqttSettings, ReceiptSettings
+from gateway.replies.receipts import make_receipts
 from gateway.service import GatewayService
-from gateway.settings import GatewaySettings, MqttSettings, ReceiptSettings
 from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.contract.reading import Reading, ReadingRecord, decode_record, encode_record
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import LAND_GROUP, READINGS
-from ingest.groups import OffsetMirror
+from ingest.groups.offset_mirror import OffsetMirror
+from ingest.kafka_settings import KafkaSettings
 from ingest.memory import MemoryLog
-from ingest.offsets import end_offsets
 from ingest.producer import open_writer
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import ensure_topics
+from ingest.topics.offsets import end_offsets
+from ingest.topics.setup import ensure_topics
 from monitoring.metrics.gateway import GatewayMetrics
 
 pytestmark = pytest.mark.promise("P5")

@@ -23,11 +23,11 @@ from deploy.settings_file import to_toml, write_private
 from deploy.testbed.cluster import KafkaCluster, open_cluster
 from ingest.contract.errors import MissingRightError
 from ingest.contract.topics import stream_topic
+from ingest.kafka_settings import KafkaSettings
 from ingest.security import client_conf
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import create_topic
-from streaming.sql.applied import AppliedStream
-from streaming.sql.plan import CheckpointShape
+from ingest.topics.setup import create_topic
+from streaming.sql.applied_streams import AppliedStream
+from streaming.sql.definition_changes import CheckpointShape
 from streaming.sql.rights import check_stream_rights
 
 Captured = pytest.CaptureFixture[str]

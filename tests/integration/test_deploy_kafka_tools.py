@@ -14,10 +14,10 @@ import pytest
 from confluent_kafka import Consumer
 
 from deploy.cli import run
-from ingest import admin
 from ingest.contract.topics import LAND_GROUP, READINGS, stream_group
-from ingest.rewind import OffsetMove, rewind
-from ingest.settings import KafkaSettings
+from ingest.groups.rewind import OffsetMove, rewind
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics import admin
 
 TOPIC = "kafka-tools"
 

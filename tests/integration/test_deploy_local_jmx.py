@@ -15,7 +15,6 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
-from tidegate_tests_fixtures_servers import make_topics
 
 from deploy.local import artifacts, jmx
 from deploy.local.java import find_java
@@ -23,6 +22,7 @@ from deploy.local.ports import choose_port
 from deploy.settings import java_locale
 from monitoring.metrics.jvm import AGENT, KAFKA_JVM
 from monitoring.scrape import Scrape, scrape
+from tests.support.servers import make_topics
 
 TOPICS = "kafka_server_brokertopicmetrics"
 REQUESTS = "kafka_network_requestmetrics"

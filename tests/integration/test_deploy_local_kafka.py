@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tidegate_tests_fixtures_servers import make_topics
 
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
+from tests.support.servers import make_topics
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 

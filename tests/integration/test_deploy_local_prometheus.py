@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deploy.local.plan import embedded_settings
 from deploy.local.ports import choose_port
-from deploy.local.prometheus import WATCHERS, Watcher, make_watchers, watcher_obstacle
+from deploy.local.prometheus_servers import WATCHERS, Watcher, make_watchers, watcher_obstacle
+from deploy.local.run_plan import embedded_settings
 from deploy.settings import load_settings
 from monitoring.scrape import OPENER
 

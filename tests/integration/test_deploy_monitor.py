@@ -18,16 +18,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from deploy.local.ports import choose_port
-from deploy.monitor.run import Monitor
+from deploy.monitor.monitor_process import Monitor
 from deploy.settings import Settings
 from ingest.contract.errors import UnavailableError
 from lakehouse.lock import WriterLock
 from monitoring.exporter import Exporter
-from monitoring.look import TIMEOUT_SECONDS
 from monitoring.metrics.canary import CanaryMetrics
 from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.stream import StreamMetrics
 from monitoring.scrape import scrape
+from monitoring.scrape_loop import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).parents[2]
 Wait = Callable[..., Any]

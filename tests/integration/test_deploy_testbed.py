@@ -17,10 +17,10 @@ from deploy.local import artifacts
 from deploy.settings import java_locale
 from deploy.testbed.cluster import KafkaCluster, open_cluster
 from ingest.contract.errors import FatalError, RetryableError, UnavailableError
-from ingest.offsets import end_offsets
+from ingest.kafka_settings import KafkaSettings
 from ingest.producer import KafkaWriter
 from ingest.security import client_conf, consumer_conf
-from ingest.settings import KafkaSettings
+from ingest.topics.offsets import end_offsets
 
 
 class Tidegate:

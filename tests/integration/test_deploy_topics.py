@@ -10,8 +10,8 @@ import pytest
 
 from deploy.cli import run
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, OUTCOMES, READINGS
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import ensure_topics
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.setup import ensure_topics
 
 Captured = pytest.CaptureFixture[str]
 MIB = 1024**2

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
-from tidegate_tests_fixtures_servers import make_topics
 
-from deploy.monitor.topics import list_topics, show_topic
+from deploy.monitor.topic_pages import list_topics, show_topic
 from ingest.contract.errors import RetryableError, UnavailableError
-from ingest.settings import KafkaSettings
-from monitoring.page.answers import TopicRequest
+from ingest.kafka_settings import KafkaSettings
+from monitoring.page.page_api import TopicRequest
 from monitoring.page.topic_request import topic_request
+from tests.support.servers import make_topics
 
 DAY_MS = 86_400_000
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deploy.testbed.cluster import KafkaCluster
-from deploy.testbed.layout import LAYOUT_FILE
+from deploy.testbed.cluster_layout import LAYOUT_FILE
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```(sh|text)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

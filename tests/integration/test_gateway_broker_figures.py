@@ -12,9 +12,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 from pydantic import SecretStr
 
 from deploy.local.ports import choose_port
-from gateway.broker_figures import BrokerProbe
-from gateway.publisher import Publisher
-from gateway.settings import MqttSettings
+from gateway.devtools.publisher import Publisher
+from gateway.gateway_settings import MqttSettings
+from gateway.mqtt.broker_probe import BrokerProbe
 from monitoring.metrics.monitor import BROKER
 
 Samples = dict[str, list[tuple[tuple[str, ...], float]]]
@@ -69,7 +69,7 @@ def timed_look(figures: BrokerProbe) -> Samples:
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a look tells is right however busy the machine is; how long it takes is for tests of their own."""
-    monkeypatch.setattr("gateway.broker_figures.LOOK_SECONDS", 60.0)
+    monkeypatch.setattr("gateway.mqtt.broker_probe.LOOK_SECONDS", 60.0)
 
 
 @pytest.mark.usefixtures("_patient")

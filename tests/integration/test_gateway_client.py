@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_scripted_broker import CONNECT, PUBACK, SUBSCRIBE
-from tidegate_tests_fixtures_session import SessionRig, mids
+
+from tests.support.scripted_broker import CONNECT, PUBACK, SUBSCRIBE
+from tests.support.session import SessionRig, mids
 
 pytestmark = pytest.mark.promise("P2")
 

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_scripted_broker import CONNECT, DISCONNECT, SUBSCRIBE
-from tidegate_tests_fixtures_session import SessionRig
 
-from gateway.reconnect import QUICK_LOSSES
+from gateway.mqtt.backoff import QUICK_LOSSES
 from ingest.contract.errors import ConfigError, FatalError
+from tests.support.scripted_broker import CONNECT, DISCONNECT, SUBSCRIBE
+from tests.support.session import SessionRig
 
 
 def test_connects_with_a_session_that_stays(scripted_broker: Any, mqtt_rig: SessionRig) -> None:
@@ -85,7 +85,7 @@ def test_a_link_that_breaks_again_and_again_is_told_and_never_ends_the_process(
 def test_a_broker_that_says_nothing_is_left_after_the_handshake_time(
     scripted_broker: Any, mqtt_rig: SessionRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.client.HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr("gateway.mqtt.session.HANDSHAKE_SECONDS", 0.2)
     scripted_broker.accept()
     mqtt_rig.until(lambda: mqtt_rig.heard.losses)
     assert "did not answer" in mqtt_rig.heard.losses[0]

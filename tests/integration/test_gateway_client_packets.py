@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_scripted_broker import PUBACK
-from tidegate_tests_fixtures_session import SessionRig, mids
 
-from gateway.chunk_client import unsupported_reason
+from gateway.mqtt.chunked_client import unsupported_reason
+from tests.support.scripted_broker import PUBACK
+from tests.support.session import SessionRig, mids
 
 
 def test_a_topic_that_is_no_utf_8_comes_through_as_bytes(scripted_broker: Any, mqtt_rig: SessionRig) -> None:
@@ -69,7 +69,7 @@ def test_a_message_at_qos_2_that_nobody_asked_for_ends_the_connection_aloud(
 def test_another_paho_is_used_as_it_is_with_a_warning(
     scripted_broker: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("gateway.chunk_client.paho_version", "2.3.0")
+    monkeypatch.setattr("gateway.mqtt.chunked_client.paho_version", "2.3.0")
     rig = SessionRig(scripted_broker)
     link = scripted_broker.accept()
     link.handshake()
@@ -88,7 +88,7 @@ def test_a_paho_that_lacks_a_member_is_used_as_it_is(
     scripted_broker: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert unsupported_reason() is None, "the pinned paho is the one that this was proved with"
-    monkeypatch.setattr("gateway.chunk_client._METHODS", ("_packet_queue", "_gone_in_some_release"))
+    monkeypatch.setattr("gateway.mqtt.chunked_client._METHODS", ("_packet_queue", "_gone_in_some_release"))
     rig = SessionRig(scripted_broker)
     assert "lacks _gone_in_some_release" in caplog.text
     link = scripted_broker.accept()

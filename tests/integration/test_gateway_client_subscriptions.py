@@ -4,8 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_scripted_broker import CONNECT, SUBSCRIBE, UNSUBSCRIBE
-from tidegate_tests_fixtures_session import SessionRig
+
+from tests.support.scripted_broker import CONNECT, SUBSCRIBE, UNSUBSCRIBE
+from tests.support.session import SessionRig
 
 
 def test_subscribes_anew_only_where_the_session_is_gone_or_unknown(scripted_broker: Any, mqtt_rig: SessionRig) -> None:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from gateway.receipts import DeviceReceipts
-from gateway.settings import ReceiptSettings
+from gateway.gateway_settings import ReceiptSettings
+from gateway.replies.receipts import DeviceReceipts
 
 PUBLISH = 3
 TOPIC = b"tidegate/v1/dev-1/readings"

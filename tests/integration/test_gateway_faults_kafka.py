@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
-from tidegate_tests_fixtures_servers import refuses
 
 from deploy.chaos.reader import KafkaReader
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.ports import choose_port
-from deploy.testbed.process import SingleServer
+from deploy.testbed.server_process import SingleServer
 from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.topics import READINGS
+from tests.support.servers import refuses
 
 pytestmark = pytest.mark.durable_broker
 

@@ -11,10 +11,10 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from deploy.chaos.reader import KafkaReader
-from deploy.chaos.stage import GatewayProcess
+from deploy.chaos.testbed import GatewayProcess
 from deploy.local.ports import choose_port
 from deploy.settings import Settings
-from ingest.topic_setup import ensure_topics
+from ingest.topics.setup import ensure_topics
 
 PUBLISH, PUBACK = 3, 4
 

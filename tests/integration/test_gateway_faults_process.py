@@ -14,7 +14,7 @@ import pytest
 
 from deploy.local.broker import Mosquitto, find_mosquitto
 from deploy.local.ports import choose_port
-from deploy.testbed.process import SingleServer
+from deploy.testbed.server_process import SingleServer
 
 pytestmark = pytest.mark.durable_broker
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from deploy.chaos.load import NumberedLoad
+from deploy.chaos.numbered_load import NumberedLoad
 from deploy.chaos.reader import KafkaReader
 from deploy.chaos.verdict import judge
-from gateway.settings import MqttSettings
+from gateway.gateway_settings import MqttSettings
 
 pytestmark = [pytest.mark.durable_broker, pytest.mark.promise("P3")]
 

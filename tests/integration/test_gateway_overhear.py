@@ -11,8 +11,8 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from deploy.cli import run
-from gateway.overhear import read_live_messages
-from gateway.settings import MqttSettings
+from gateway.devtools.live_messages import read_live_messages
+from gateway.gateway_settings import MqttSettings
 from ingest.contract.errors import UnavailableError
 
 

@@ -13,15 +13,15 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from ingest.consumer import read_range
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.errors import RetryableError
 from ingest.contract.outcome import OutcomeRecord, decode_outcome
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
-from ingest.offsets import begin_offsets, end_offsets
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import ensure_topics
+from ingest.kafka_settings import KafkaSettings
+from ingest.read.offset_range import read_range
+from ingest.topics.offsets import begin_offsets, end_offsets
+from ingest.topics.setup import ensure_topics
 
 pytestmark = pytest.mark.promise("P3")
 
@@ -30,9 +30,9 @@ RUNNER = """
 import json, logging, signal, sys, threading
 from prometheus_client import CollectorRegistry
 from gateway.build import run
-from gateway.settings import GatewaySettings, MqttSettings, RouteSettings
+from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
 from ingest.contract.reasons import IgnoredReason, Reason
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from monitoring.metrics.gateway import GatewayMetrics
 
 logging.basicConfig(level=logging.INFO)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
-from tidegate_tests_fixtures_gateway import GatewayRig
 
 from deploy.settings_reload import SettingsFile
-from gateway.outcome import MessageProcessor
+from gateway.message_processor import MessageProcessor
 from gateway.profiles.policy import make_policy
 from gateway.redrive import DeadLetter, judge_dead_letters
 from gateway.routes import compile_routes
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, READINGS
+from tests.support.gateway import GatewayRig
 
 PUBACK = 4
 TOPIC, PAYLOAD = b"kiln/k4/state", b'{"at": 1795890000000, "temp_c": 812.5, "fw": "1.2.0"}'

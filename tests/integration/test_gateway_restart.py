@@ -8,9 +8,9 @@ import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.own_state import SessionRecord
+from gateway.gateway_settings import GatewaySettings, MqttSettings
+from gateway.memory.restart_state import SessionRecord
 from gateway.service import GatewayService
-from gateway.settings import GatewaySettings, MqttSettings
 from ingest.contract.outcome import OutcomeRecord, decode_outcome
 from ingest.contract.reading import decode_record
 from ingest.contract.reasons import IgnoredReason, Reason
@@ -38,7 +38,7 @@ def start(
 ) -> Iterator[Callable[..., Any]]:
     """`start(log, *filters)` is a process on that log; it knows nothing but what stands there."""
 
-    monkeypatch.setattr("gateway.shared_id.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.memory.shared_id.LOOK_SECONDS", 0.1)
     made: list[Any] = []
 
     def make(log: MemoryLog, *filters: str) -> Any:

@@ -257,9 +257,9 @@ def test_a_broker_that_stops_below_the_window_is_not_waited_for(
 def test_a_limit_of_the_broker_is_shown_while_it_holds_the_gateway_up(
     scripted_broker: Any, gateway_rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.broker_window.LIMIT_SECONDS", 0.0)
-    monkeypatch.setattr("gateway.broker_window.LIMIT_SHARE", 0.0)
-    monkeypatch.setattr("gateway.broker_window.LIMIT_REFILLS", 0)
+    monkeypatch.setattr("gateway.mqtt.broker_window.LIMIT_SECONDS", 0.0)
+    monkeypatch.setattr("gateway.mqtt.broker_window.LIMIT_SHARE", 0.0)
+    monkeypatch.setattr("gateway.mqtt.broker_window.LIMIT_REFILLS", 0)
     monkeypatch.setattr("gateway.service.TICK_SECONDS", 0.0)
     link = scripted_broker.accept()
     link.handshake()

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from gateway.kafka_log import open_kafka
+from gateway.delivery.open_log import open_kafka
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import FatalError
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.kafka_settings import KafkaSettings
 from ingest.memory import MemoryLog
 from ingest.record_limits import LearnedLimits
-from ingest.settings import KafkaSettings
 
 CONNECT, PUBACK, SUBSCRIBE, PINGREQ, DISCONNECT = 1, 4, 8, 12, 14
 TOPIC = b"tidegate/v1/dev-1/readings"
@@ -198,9 +198,9 @@ def test_a_topic_that_vanished_under_the_gateway_is_an_error_in_the_log(
             on_made(name)
         return []
 
-    monkeypatch.setattr("gateway.kafka_log.wait_for_kafka", lambda *_: True)
-    monkeypatch.setattr("gateway.kafka_log.ensure_topics", ensure)
-    monkeypatch.setattr("gateway.kafka_log.open_writer", lambda *_, **__: MemoryLog().writer())
+    monkeypatch.setattr("gateway.delivery.open_log.wait_for_kafka", lambda *_: True)
+    monkeypatch.setattr("gateway.delivery.open_log.ensure_topics", ensure)
+    monkeypatch.setattr("gateway.delivery.open_log.open_writer", lambda *_, **__: MemoryLog().writer())
     used: set[str] = set()
     for made in ([READINGS, OUTCOMES], [], [OUTCOMES]):
         assert caplog.text == ""

@@ -87,7 +87,7 @@ def test_a_loop_without_a_broker_waits_in_each_pass(
     rig.until(lambda: not rig.service._log.in_flight)
     waited: list[float] = []
     monkeypatch.setattr("gateway.service.IDLE_SECONDS", 0.2)
-    monkeypatch.setattr("gateway.client.time.sleep", waited.append)
+    monkeypatch.setattr("gateway.mqtt.session.time.sleep", waited.append)
     for _ in range(20):
         rig.pump()
     assert waited == [0.2] * 20

@@ -9,12 +9,12 @@ import pytest
 from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from ingest.consumer import read_range
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
-from ingest.offsets import end_offsets
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.read.offset_range import read_range
+from ingest.topics.offsets import end_offsets
 
 FLOAT, UINT64 = 9, 8
 

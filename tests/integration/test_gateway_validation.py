@@ -12,9 +12,9 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from gateway.device_registry import add_device
+from gateway.gateway_settings import GatewaySettings, MqttSettings
 from gateway.profiles.policy import make_policy
 from gateway.service import GatewayService
-from gateway.settings import GatewaySettings, MqttSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.reasons import IgnoredReason, Reason

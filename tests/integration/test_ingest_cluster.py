@@ -11,15 +11,15 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pydantic import SecretStr
-from tidegate_tests_fixtures_servers import fill, make_topics
 
 from deploy.local.ports import choose_port
-from ingest.cluster import ClusterProbe
 from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, READINGS
-from ingest.groups import OffsetMirror
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import ensure_topics
-from monitoring.poll import IncompleteError
+from ingest.groups.offset_mirror import OffsetMirror
+from ingest.kafka_settings import KafkaSettings
+from ingest.lag.cluster_probe import ClusterProbe
+from ingest.topics.setup import ensure_topics
+from monitoring.periodic_query import IncompleteError
+from tests.support.servers import fill, make_topics
 
 Samples = dict[str, list[tuple[tuple[str, ...], float]]]
 MakeProbe = Callable[..., ClusterProbe]
@@ -69,8 +69,8 @@ def make_probe() -> Iterator[MakeProbe]:
 @pytest.fixture
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a look tells is right however busy the machine is; how long it takes is for the tests of outages."""
-    monkeypatch.setattr("ingest.cluster.LOOK_SECONDS", 60.0)
-    monkeypatch.setattr("ingest.cluster.ASK_SECONDS", 60.0)
+    monkeypatch.setattr("ingest.lag.cluster_probe.LOOK_SECONDS", 60.0)
+    monkeypatch.setattr("ingest.lag.cluster_probe.ASK_SECONDS", 60.0)
 
 
 def make_topic(settings: KafkaSettings, name: str, **config: str) -> None:
@@ -341,9 +341,9 @@ class TestOutages:
         script = tmp_path / "watch.py"
         script.write_text(
             "import sys, threading, time\n"
-            "from ingest.cluster import ClusterProbe\n"
-            "from ingest.settings import KafkaSettings\n"
-            "from monitoring.poll import IncompleteError\n"
+            "from ingest.lag.cluster_probe import ClusterProbe\n"
+            "from ingest.kafka_settings import KafkaSettings\n"
+            "from monitoring.periodic_query import IncompleteError\n"
             "probe = ClusterProbe(KafkaSettings(bootstrap_servers=sys.argv[1]), lambda: ['tidegate-land'])\n"
             "def look():\n"
             "    try:\n"

@@ -14,13 +14,13 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ingest.cluster import ClusterProbe
 from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, READINGS
-from ingest.groups import OffsetMirror
+from ingest.groups.offset_mirror import OffsetMirror
+from ingest.kafka_settings import KafkaSettings
+from ingest.lag.cluster_probe import ClusterProbe
 from ingest.producer import KafkaWriter
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import ensure_topics
-from monitoring.poll import IncompleteError
+from ingest.topics.setup import ensure_topics
+from monitoring.periodic_query import IncompleteError
 
 Samples = dict[str, list[tuple[tuple[str, ...], float]]]
 Wait = Callable[..., Any]

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
-from tidegate_tests_fixtures_servers import fill, make_topics, refuses
 
-from ingest.admin import wait_for_kafka
-from ingest.consumer import read_range
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, OUTCOMES, READINGS
-from ingest.groups import OffsetMirror, group_lag
+from ingest.groups.offset_mirror import OffsetMirror, group_lag
+from ingest.kafka_settings import KafkaSettings
 from ingest.log import DeliveryError
-from ingest.offsets import begin_offsets, end_offsets, offsets_at
 from ingest.producer import KafkaWriter, open_writer
+from ingest.read.offset_range import read_range
 from ingest.record_limits import LearnedLimits
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import create_topic, delete_topic, ensure_topics
-from ingest.topic_state import describe_topics, topic_limits
+from ingest.topics.admin import wait_for_kafka
+from ingest.topics.describe import describe_topics, topic_limits
+from ingest.topics.offsets import begin_offsets, end_offsets, offsets_at
+from ingest.topics.setup import create_topic, delete_topic, ensure_topics
+from tests.support.servers import fill, make_topics, refuses
 
 MakeKafka = Callable[[], Any]
 
@@ -338,7 +338,7 @@ class TestFaults:
         def denied(_future: object) -> object:
             raise KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
 
-        monkeypatch.setattr("ingest.topic_state.result_of", denied)
+        monkeypatch.setattr("ingest.topics.describe.result_of", denied)
         # Not compressible: the broker weighs the compressed batch.
         values = [b"%02d" % number + os.urandom(6000 if number == 9 else 500) for number in range(60)]
         keys, learned, tries = [b"k%d" % (number % 3) for number in range(60)], LearnedLimits(), 0

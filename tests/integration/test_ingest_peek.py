@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tidegate_tests_fixtures_servers import make_topics
 
 from ingest.contract.errors import RetryableError, UnavailableError
-from ingest.peek import BrowseRequest, browse_topic
-from ingest.peek_key import partition_of_key
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.read.browse import BrowseRequest, browse_topic
+from ingest.read.key_partition import partition_of_key
+from tests.support.servers import make_topics
 
 PARTITIONS = 3
 DAY_MS = 86_400_000

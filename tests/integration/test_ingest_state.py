@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
-from tidegate_tests_fixtures_servers import make_topics
 
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.outcome import OutcomeRecord, encode_outcome
 from ingest.contract.topics import OUTCOMES
+from ingest.gateway_state import read_newer, read_outcomes, read_state
+from ingest.kafka_settings import KafkaSettings
 from ingest.producer import open_writer
-from ingest.settings import KafkaSettings
-from ingest.state import read_newer, read_outcomes, read_state
-from ingest.topic_setup import ensure_topics
+from ingest.topics.setup import ensure_topics
+from tests.support.servers import make_topics
 
 
 @pytest.fixture
@@ -107,8 +107,8 @@ def test_a_kafka_that_is_away_or_hangs_is_told_as_passing(
     with pytest.raises(RetryableError, match=r"127\.0\.0\.1:1 "):
         read_state(no_kafka, topic=topic)
     write(settings, topic, [(b"a", b"1")])
-    monkeypatch.setattr("ingest.state.begin_offsets", lambda *_: {0: 0})
-    monkeypatch.setattr("ingest.state.end_offsets", lambda *_: {0: 1})
+    monkeypatch.setattr("ingest.gateway_state.begin_offsets", lambda *_: {0: 0})
+    monkeypatch.setattr("ingest.gateway_state.end_offsets", lambda *_: {0: 1})
     kafka_server.hold()
     try:
         with pytest.raises(RetryableError, match="check that the broker is up"):

@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tidegate_tests_fixtures_servers import fill, make_topics
 
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, READINGS, stream_topic
-from ingest.groups import OffsetMirror
-from ingest.retention import retention_config
-from ingest.settings import KafkaSettings
-from ingest.topic_config import change_topic, settings_config
-from ingest.topic_setup import create_topic, ensure_topics
-from ingest.topic_sight import topic_overviews
-from ingest.topic_state import describe_topics
+from ingest.groups.offset_mirror import OffsetMirror
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.config import change_topic, settings_config
+from ingest.topics.describe import describe_topics
+from ingest.topics.overview import topic_overviews
+from ingest.topics.retention import retention_config
+from ingest.topics.setup import create_topic, ensure_topics
+from tests.support.servers import fill, make_topics
 
 MIB = 1024**2
 
@@ -132,7 +132,7 @@ def test_less_is_kept_only_of_what_its_readers_have_read(
     readers = [f"{unique_name}-reads-something-else", unique_name]
     # What came in within the last minute stays, so nobody loses it.
     assert change_topic(settings, topic, less, readers=readers, dry_run=True)
-    monkeypatch.setattr("ingest.retention.CLOSE_MS", -60_000)
+    monkeypatch.setattr("ingest.topics.retention.CLOSE_MS", -60_000)
     for dry_run in (True, False):
         with pytest.raises(FatalError, match=rf"{unique_name} has not read 90 records of {topic}.*--accept-loss"):
             change_topic(settings, topic, less, readers=readers, dry_run=dry_run)
@@ -151,7 +151,7 @@ def test_a_landing_that_never_read_has_all_of_it_to_read(
     settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=2)
     ensure_topics(settings)
     fill(settings, READINGS, 50)
-    monkeypatch.setattr("ingest.retention.CLOSE_MS", -60_000)
+    monkeypatch.setattr("ingest.topics.retention.CLOSE_MS", -60_000)
     with pytest.raises(FatalError, match="has not read 50 records"):
         change_topic(settings, READINGS, retention_config(None, 8 * MIB), readers=[LAND_GROUP])
     assert change_topic(settings, DEAD_LETTERS, retention_config(None, 8 * MIB), readers=[LAND_GROUP]), "it is empty"

@@ -17,9 +17,9 @@ from deploy.cli import run
 from deploy.local.ports import choose_port
 from monitoring.alerts.alertmanager import RECEIVERS, alertmanager_config
 from monitoring.alerts.catalog import ALERTS
+from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.prometheus.scrape_config import scrape_config
 from monitoring.scrape import healthz
-from monitoring.settings import MonitoringSettings
 
 JOBS = [f"tidegate-{part}" for part in ("gateway", "stream", "canary", "monitor", "kafka", "spark")]
 

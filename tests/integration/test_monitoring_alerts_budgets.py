@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_promtool import DAY, HOUR, Key, Wave, counter, key, rules_of
+
+from tests.support.promtool import DAY, HOUR, Key, Wave, counter, key, rules_of
 
 pytestmark = pytest.mark.promise("P8")
 

@@ -1,18 +1,22 @@
 """Each alert fires on a bad series and not on a good one, by promtool and by the monitor's own check alike.
 
-The cases stand in tests/fixtures_alerts_*.py, those of budgets in test_monitoring_alerts_budgets.py.
+The cases stand in tests/support/alerts_*.py, those of budgets in test_monitoring_alerts_budgets.py.
 """
 
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_alerts_counters import CASES as COUNTERS
-from tidegate_tests_fixtures_alerts_kafka import CASES as KAFKA
-from tidegate_tests_fixtures_alerts_kafka import lag, old_lag
-from tidegate_tests_fixtures_alerts_parts import CASES as PARTS
-from tidegate_tests_fixtures_alerts_stream import CASES as STREAM
-from tidegate_tests_fixtures_alerts_tables import CASES as TABLES
-from tidegate_tests_fixtures_promtool import (
+
+from ingest.contract.topics import LAND_GROUP
+from monitoring.alerts.catalog import ALERTS
+from monitoring.alerts.catalog_stream import LANDING
+from tests.support.alerts_counters import CASES as COUNTERS
+from tests.support.alerts_kafka import CASES as KAFKA
+from tests.support.alerts_kafka import lag, old_lag
+from tests.support.alerts_parts import CASES as PARTS
+from tests.support.alerts_stream import CASES as STREAM
+from tests.support.alerts_tables import CASES as TABLES
+from tests.support.promtool import (
     STEP,
     Case,
     always,
@@ -23,10 +27,6 @@ from tidegate_tests_fixtures_promtool import (
     pairs,
     rules_of,
 )
-
-from ingest.contract.topics import LAND_GROUP
-from monitoring.alerts.catalog import ALERTS
-from monitoring.alerts.catalog_stream import LANDING
 
 pytestmark = pytest.mark.promise("P8")
 

@@ -3,11 +3,10 @@
 from math import inf
 from typing import Any
 
-from tidegate_tests_fixtures_promtool import DAY, STEP, Key, key
-
 from monitoring.alerts.catalog import ALERTS
 from monitoring.alerts.rules import rule_file
-from monitoring.settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings
+from tests.support.promtool import DAY, STEP, Key, key
 
 
 def healthy(second: int, life: int, *, started: float) -> dict[Key, float | None]:

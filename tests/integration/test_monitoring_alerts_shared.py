@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_promtool import (
+
+from monitoring.alerts.rules import rule_file
+from monitoring.monitoring_settings import MonitoringSettings
+from tests.support.promtool import (
     OLD,
     STEP,
     Case,
@@ -16,9 +19,6 @@ from tidegate_tests_fixtures_promtool import (
     key,
     rules_of,
 )
-
-from monitoring.alerts.rules import rule_file
-from monitoring.settings import MonitoringSettings
 
 BORROWED = {
     "node_filesystem_avail_bytes": ("monitor", {"mountpoint": "/boot/efi"}, always(2.0**20)),

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from monitoring.grafana.check import ask_prometheus, empty_queries
-from monitoring.grafana.files import dashboards
-from monitoring.settings import MonitoringSettings
+from monitoring.grafana.export_files import dashboards
+from monitoring.grafana.query_check import ask_prometheus, empty_queries
+from monitoring.monitoring_settings import MonitoringSettings
 
 ALL = dashboards(MonitoringSettings())
 

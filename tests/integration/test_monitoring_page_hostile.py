@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_naughty import NAUGHTY
+
+from tests.support.naughty import NAUGHTY
 
 OWN = [
     "<script>window.hit=1</script>",

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from monitoring.page import stream, workers
-from monitoring.page.answers import PageError
+from monitoring.page import snapshot_stream as stream
+from monitoring.page import workers
+from monitoring.page.page_api import PageError
 from monitoring.page.server import PageServer
 
 Wait = Callable[..., Any]

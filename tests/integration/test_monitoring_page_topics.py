@@ -5,10 +5,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_naughty import NAUGHTY
-from tidegate_tests_fixtures_page_topics import a_piece, a_record, a_topic
 
-from monitoring.page.answers import PageError
+from monitoring.page.page_api import PageError
+from tests.support.naughty import NAUGHTY
+from tests.support.page_topics import a_piece, a_record, a_topic
 
 TOPIC = "/#/topic/telemetry.readings"
 HOSTILE = [

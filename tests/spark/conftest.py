@@ -22,21 +22,21 @@ from deploy.local.ports import choose_port
 from ingest.contract.dead_letter import DeadLetterRecord, cut_payload, encode_dead_letter
 from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.reasons import Reason
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
 from lakehouse.session import LakeSession, open_session
 from lakehouse.tables import TABLES
 from monitoring.metrics.stream import StreamMetrics
-from streaming.dedupe import DedupIndex
-from streaming.offsets import Offsets
-from streaming.progress import LandingProgress
-from streaming.queries import LandQuery, start_landing
-from streaming.repair import RepairSubject, apply
-from streaming.settings import StreamSettings
-from streaming.source import LandedTopics
+from streaming.dedup_index import DedupIndex
+from streaming.kafka_source import LandedTopics
+from streaming.landing_offsets import Offsets
+from streaming.landing_progress import LandingProgress
+from streaming.repair_run import RepairSubject, apply
+from streaming.start_landing import LandQuery, start_landing
+from streaming.stream_settings import StreamSettings
 
 
 @pytest.fixture(scope="session")
@@ -184,7 +184,7 @@ def lander_of(lake: LakeSession, unique_name: str, tmp_path: Path) -> Callable[[
 def make_lander(lake: LakeSession, server: Any, unique_name: str, tmp_path: Path) -> Lander:
     kafka = KafkaSettings(bootstrap_servers=server.bootstrap_servers)
     topics = LandedTopics(f"{unique_name}.readings", f"{unique_name}.dead-letters", f"{unique_name}.outcomes")
-    from tidegate_tests_fixtures_servers import make_topics  # known once pytest is configured
+    from tests.support.servers import make_topics  # known once pytest is configured
 
     wanted = (NewTopic(topics.readings, 2, 1), NewTopic(topics.dead_letters, 1, 1), NewTopic(topics.outcomes, 1, 1))
     make_topics(kafka.bootstrap_servers, *wanted)

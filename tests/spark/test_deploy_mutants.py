@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_ledger import Derived
-from tidegate_tests_fixtures_mutants import (
+
+from tests.support.ledger import Derived
+from tests.support.mutants import (
     DERIVED,
     LANDED,
     MUTANTS,
@@ -24,8 +25,8 @@ from tidegate_tests_fixtures_mutants import (
     ledger_finds,
     recomputation_finds,
 )
-from tidegate_tests_fixtures_mutants_gateway import GATEWAY, Mutant
-from tidegate_tests_fixtures_mutants_stream import (
+from tests.support.mutants_gateway import GATEWAY, Mutant
+from tests.support.mutants_stream import (
     BATCHES,
     DERIVATION,
     STREAM_NAMES,
@@ -145,9 +146,9 @@ def test_a_fault_behind_the_tables_is_found(
     mutant: Mutant, sound: tuple[World, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, results: Any
 ) -> None:
     from lakehouse.create import ensure_tables
-    from lakehouse.derived import ALL_TABLES
+    from lakehouse.derived_tables import ALL_TABLES
     from streaming.derive.rollups import RollupDerivation
-    from streaming.maintain.keeper import TableMaintainer
+    from streaming.maintain.table_maintainer import TableMaintainer
 
     world, lander, first = sound
     root = str(tmp_path / "the tables")

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from lakehouse.append import Appender
 from lakehouse.changes import newest_version, read_changes, table_files
 from lakehouse.create import create_table
-from lakehouse.derived import LATEST
+from lakehouse.derived_tables import LATEST
 
 
 @pytest.fixture

@@ -13,21 +13,21 @@ from deltalake import DeltaTable
 from prometheus_client import CollectorRegistry
 
 from ingest.contract.errors import TidegateError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
+from lakehouse.lake_settings import LakeSettings
 from lakehouse.requests import Request
 from lakehouse.session import LakeSession
-from lakehouse.settings import LakeSettings
 from lakehouse.spark_query import run_spark_sql
 from lakehouse.spark_statement import ReadOnlyError, read_query, reading_session
 from monitoring.metrics.stream import StreamMetrics
-from streaming.chores import handle_request
-from streaming.settings import StreamSettings
-from streaming.source import LandedTopics
-from streaming.sql.folder import StreamFile
+from streaming.background_tasks import handle_request
+from streaming.kafka_source import LandedTopics
 from streaming.sql.golden import GoldenData, run_golden
-from streaming.writer import WriterContext
+from streaming.sql.stream_folder import StreamFile
+from streaming.stream_settings import StreamSettings
+from streaming.writer_context import WriterContext
 
 DATA = Path(__file__).parents[1] / "data"
 HOSTILE = tomllib.loads((DATA / "hostile-sql.toml").read_text("utf-8"))

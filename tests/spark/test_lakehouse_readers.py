@@ -14,19 +14,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from tidegate_tests_fixtures_counters import gains_of, odd_counters, reading_rows
 
 from deploy.cli import run
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.append import Appender
 from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.query import run_sql
 from lakehouse.session import LakeSession
 from lakehouse.show_code import NamedTable, render_code
 from lakehouse.spark_query import run_spark_sql
 from lakehouse.tables import READINGS
 from lakehouse.views import View, names_in_query, shipped_views, views_in, wide_view
+from tests.support.counters import gains_of, odd_counters, reading_rows
 
 MIDNIGHT = datetime(2026, 5, 2, tzinfo=UTC)
 WIDE = wide_view("odd-ones", {"temperature": "number", "o'clock \"\\": "any", "door": "boolean", "state": "enum"})

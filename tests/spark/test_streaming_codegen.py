@@ -4,11 +4,11 @@ import time
 from typing import Any
 
 from ingest.contract.reading import Reading
-from lakehouse.settings import LakeSettings
+from lakehouse.lake_settings import LakeSettings
 from streaming.derive.deriver import Deriver, arrival_derivations
 from streaming.derive.rollups import RollupDerivation
-from streaming.settings import StreamSettings
-from streaming.writer import WriterContext
+from streaming.stream_settings import StreamSettings
+from streaming.writer_context import WriterContext
 
 ROUNDS = 6
 

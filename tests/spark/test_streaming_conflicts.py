@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from deploy.dlq.letters import find_dead_letters
-from gateway.outcome import MessageProcessor
+from deploy.dlq.dead_letter_query import find_dead_letters
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import MessageProcessor
 from gateway.redrive import judge_dead_letters
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings
 from ingest.contract.reading import Reading, encode_record
 
 

@@ -13,25 +13,25 @@ from prometheus_client import CollectorRegistry
 from pyarrow.parquet import read_schema, read_table
 
 from ingest.contract.errors import TidegateError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from lakehouse.append import Append, Appender
 from lakehouse.catalog import open_table
 from lakehouse.changes import table_files
 from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
+from lakehouse.lake_settings import LakeSettings
 from lakehouse.requests import Request
-from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS, spark_ddl
 from monitoring.metrics.stream import StreamMetrics
 from streaming.history import correct as correct_module
-from streaming.history.change import RowCorrection
 from streaming.history.correct import correct
 from streaming.history.journal import CorrectionJournal
-from streaming.history.plan import plan_correction
+from streaming.history.plan_correction import plan_correction
+from streaming.history.row_correction import RowCorrection
 from streaming.history.selection import RowSelection
-from streaming.settings import StreamSettings
-from streaming.source import LandedTopics
-from streaming.writer import WriterContext
+from streaming.kafka_source import LandedTopics
+from streaming.stream_settings import StreamSettings
+from streaming.writer_context import WriterContext
 
 DAY = datetime(2026, 5, 1, tzinfo=UTC)
 

@@ -14,21 +14,21 @@ from pyarrow.parquet import ParquetFile, read_table
 
 from ingest.contract.errors import TidegateError
 from lakehouse.append import Appender
-from lakehouse.derived import LATEST
+from lakehouse.derived_tables import LATEST
+from lakehouse.lake_settings import LakeSettings
 from lakehouse.maintenance_log import last_checkpoint
 from lakehouse.requests import Request, run_pending, submit_request
-from lakehouse.settings import LakeSettings
-from streaming.chores import handle_request
-from streaming.dedupe import DedupIndex
+from streaming.background_tasks import handle_request
+from streaming.dedup_index import DedupIndex
 from streaming.derive.cursor import encode_cursor
 from streaming.derive.deriver import Deriver, derivations
 from streaming.history import erase as erase_module
 from streaming.history import positions
-from streaming.history.change import RowCorrection
 from streaming.history.erase import erase
 from streaming.history.journal import CorrectionJournal
-from streaming.settings import StreamSettings
-from streaming.writer import WriterContext
+from streaming.history.row_correction import RowCorrection
+from streaming.stream_settings import StreamSettings
+from streaming.writer_context import WriterContext
 
 SECRET = "pump-secret-7"
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

@@ -10,16 +10,16 @@ from deltalake import DeltaTable
 from pyarrow.parquet import ParquetFile
 
 from lakehouse import maintenance_vacuum
+from lakehouse.lake_settings import LakeSettings
 from lakehouse.requests import Request, run_pending, submit_request
-from lakehouse.settings import LakeSettings
-from streaming.chores import handle_request
+from streaming.background_tasks import handle_request
 from streaming.derive.deriver import Deriver, derivations
-from streaming.history.change import RowCorrection
-from streaming.history.letters import CUT
-from streaming.maintain.keeper import MaintenanceLimits, TableMaintainer
-from streaming.offsets import newest_mark
-from streaming.settings import StreamSettings
-from streaming.writer import WriterContext
+from streaming.history.naming_letters import CUT
+from streaming.history.row_correction import RowCorrection
+from streaming.landing_offsets import newest_mark
+from streaming.maintain.table_maintainer import MaintenanceLimits, TableMaintainer
+from streaming.stream_settings import StreamSettings
+from streaming.writer_context import WriterContext
 
 GONE = "patient-Bq7z"
 KEPT = "patient-Bq7z2"

@@ -3,12 +3,11 @@
 import shutil
 from typing import Any
 
-from tidegate_tests_fixtures_ledger import BALANCE, MINUTE, Derived, Gateway, booked, expected, utc
-
 from ingest.contract.reading import Reading
 from lakehouse.create import ensure_tables
-from lakehouse.derived import DEVICES, LATEST, LEDGER
+from lakehouse.derived_tables import DEVICES, LATEST, LEDGER
 from lakehouse.tables import TABLES as TABLES_OF_THE_LANDING
+from tests.support.ledger import BALANCE, MINUTE, Derived, Gateway, booked, expected, utc
 
 
 def fill(alive: Gateway, dead: Gateway, now: int) -> None:

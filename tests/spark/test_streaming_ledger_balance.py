@@ -9,14 +9,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from tidegate_tests_fixtures_ledger import MINUTE, Derived, Gateway, booked, expected, utc
 
 from ingest.contract.reading import Reading
-from lakehouse.derived import LEDGER
+from lakehouse.derived_tables import LEDGER
 from lakehouse.requests import Request
 from streaming.derive.ledger_facts import Settling, ledger_rows, merged_facts, own_facts
 from streaming.history.correct import correct
-from streaming.repair import DROP_FLAG
+from streaming.repair_run import DROP_FLAG
+from tests.support.ledger import MINUTE, Derived, Gateway, booked, expected, utc
 
 SAME = Reading("t", value=1.0)
 

@@ -4,7 +4,6 @@ import time
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_ledger import MINUTE, TABLES, Derived, booked, expected, utc
 
 from ingest.contract.reading import Reading
 from lakehouse.requests import Request
@@ -13,6 +12,7 @@ from streaming.derive.ledger_epochs import KEPT_EPOCHS
 from streaming.history import erase as erase_module
 from streaming.history.correct import correct
 from streaming.history.erase import erase
+from tests.support.ledger import MINUTE, TABLES, Derived, booked, expected, utc
 
 
 def test_later_news_change_only_what_they_touch(lander: Any, gateway: Any, now: int) -> None:

@@ -13,23 +13,23 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from prometheus_client import CollectorRegistry
 
 from deploy.bench.day import write_day
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from lakehouse.append import Append, Appender
 from lakehouse.changes import newest_version, read_changes, table_files
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
+from lakehouse.lake_settings import LakeSettings
 from lakehouse.log_holds import snapshot_checkpoint
 from lakehouse.maintenance import JoinPlan
 from lakehouse.maintenance_log import adopt_checkpoint, last_checkpoint, write_checkpoint
-from lakehouse.settings import LakeSettings
 from lakehouse.tables import READINGS
 from monitoring.metrics.stream import StreamMetrics
 from streaming.derive.cursor import encode_cursor
-from streaming.derive.source import rows_of
-from streaming.maintain.keeper import MaintenanceLimits, TableMaintainer
-from streaming.maintain.rewrite import join_files
-from streaming.settings import StreamSettings
-from streaming.source import LandedTopics
-from streaming.writer import WriterContext
+from streaming.derive.file_rows import rows_of
+from streaming.kafka_source import LandedTopics
+from streaming.maintain.maintenance_commits import join_files
+from streaming.maintain.table_maintainer import MaintenanceLimits, TableMaintainer
+from streaming.stream_settings import StreamSettings
+from streaming.writer_context import WriterContext
 
 pytestmark = pytest.mark.promise("P9")
 

@@ -16,23 +16,23 @@ from prometheus_client import CollectorRegistry
 
 from deploy.bench.day import write_day
 from ingest.contract.errors import FatalError, TidegateError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from lakehouse import maintenance
 from lakehouse.append import Append, Appender
 from lakehouse.changes import read_changes
 from lakehouse.clock import DeletionClock
-from lakehouse.derived import ALL_TABLES
-from lakehouse.follow import TableFollower
+from lakehouse.derived_tables import ALL_TABLES
+from lakehouse.lake_settings import LakeSettings
 from lakehouse.maintenance_log import adopt_checkpoint, last_checkpoint, write_checkpoint
 from lakehouse.requests import Request
-from lakehouse.settings import LakeSettings
+from lakehouse.table_follower import TableFollower
 from lakehouse.tables import READINGS
 from monitoring.metrics.stream import StreamMetrics
-from streaming.chores import handle_request
-from streaming.maintain.keeper import TableMaintainer
-from streaming.settings import StreamSettings
-from streaming.source import LandedTopics
-from streaming.writer import WriterContext
+from streaming.background_tasks import handle_request
+from streaming.kafka_source import LandedTopics
+from streaming.maintain.table_maintainer import TableMaintainer
+from streaming.stream_settings import StreamSettings
+from streaming.writer_context import WriterContext
 
 pytestmark = pytest.mark.promise("P9")
 
@@ -169,7 +169,9 @@ def test_a_table_is_kept_once_and_left_alone_while_nobody_writes(
 
     kept = version(root)
     with monkeypatch.context() as patched:
-        patched.setattr("streaming.maintain.keeper.table_state", lambda *_: pytest.fail("looked at an idle table"))
+        patched.setattr(
+            "streaming.maintain.table_maintainer.table_state", lambda *_: pytest.fail("looked at an idle table")
+        )
         keeper.run_pass()
     assert version(root) == kept
 
@@ -208,7 +210,7 @@ def test_a_table_that_no_time_was_left_for_is_overdue_and_comes_next(
         return float(made.metrics.table_maintained.labels("readings")._value.get())
 
     with monkeypatch.context() as patched:
-        patched.setattr("streaming.maintain.keeper.PASS_SECONDS", -1.0)
+        patched.setattr("streaming.maintain.table_maintainer.PASS_SECONDS", -1.0)
         keeper.run_pass()
         begun = maintained_at()
         keeper.run_pass()
@@ -228,7 +230,7 @@ def test_a_table_to_which_nothing_is_due_is_kept_also_without_time(
     keeper = TableMaintainer(made)
     keeper.run_pass()
     begun = made.metrics.table_maintained.labels("readings")._value.get()
-    monkeypatch.setattr("streaming.maintain.keeper.PASS_SECONDS", -1.0)
+    monkeypatch.setattr("streaming.maintain.table_maintainer.PASS_SECONDS", -1.0)
     keeper.run_pass()
     assert made.metrics.table_maintained.labels("readings")._value.get() > begun
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ingest.contract.errors import FatalError
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from streaming.derive.cursor import encode_cursor
 
 PLACES = ("offsets", "commits", "readings", "dead_letters", "duplicates")

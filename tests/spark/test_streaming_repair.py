@@ -185,7 +185,7 @@ def full_disk(lander: Any) -> Iterator[FullDisk]:
 def test_a_full_disk_ends_the_batch_and_the_next_try_lands_it_once(
     lander: Any, record: Any, dead_letter: Any, full_disk: FullDisk
 ) -> None:
-    from streaming.faults import classify_query_failure
+    from streaming.query_failures import classify_query_failure
 
     lander.land(record(1))
     full_disk.fill()

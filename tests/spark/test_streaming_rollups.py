@@ -13,19 +13,19 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 from prometheus_client import CollectorRegistry
 
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from lakehouse.append import Append, Appender
 from lakehouse.changes import table_files
 from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
-from lakehouse.settings import LakeSettings
+from lakehouse.derived_tables import ALL_TABLES
+from lakehouse.lake_settings import LakeSettings
 from monitoring.metrics.stream import StreamMetrics
 from streaming.derive.cursor import read_cursor
+from streaming.derive.file_rows import rows_of
 from streaming.derive.rollups import RollupDerivation
-from streaming.derive.source import rows_of
-from streaming.settings import StreamSettings
-from streaming.source import LandedTopics
-from streaming.writer import WriterContext
+from streaming.kafka_source import LandedTopics
+from streaming.stream_settings import StreamSettings
+from streaming.writer_context import WriterContext
 
 pytestmark = pytest.mark.promise("P7")
 

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 from deploy.cli import app
 from ingest.contract.reading import encode_record
 from ingest.contract.topics import LAND_GROUP, READINGS
-from ingest.groups import group_lag
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import ensure_topics
+from ingest.groups.offset_mirror import group_lag
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.setup import ensure_topics
 from lakehouse.query import run_sql
 
 pytestmark = pytest.mark.promise("P1")

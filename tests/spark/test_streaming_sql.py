@@ -10,14 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
-from tidegate_tests_fixtures_sql_streams import Scene
 
 from ingest.contract.errors import ConfigError, TidegateError
 from lakehouse.requests import Request
-from streaming.chores import handle_request
-from streaming.sql.offsets import checkpoint_path
-from streaming.sql.status import read_status
-from streaming.sql.supervisor import StreamSupervisor
+from streaming.background_tasks import handle_request
+from streaming.sql.stream_offsets import checkpoint_path
+from streaming.sql.stream_status import read_status
+from streaming.sql.stream_supervisor import StreamSupervisor
+from tests.support.sql_streams import Scene
 
 EXAMPLES = files("streaming.sql") / "examples"
 
@@ -256,8 +256,8 @@ def test_one_failing_stream_stops_no_other_and_says_why(scene: Scene) -> None:
 
 
 def test_golden_data_of_the_shipped_examples_and_the_rows_that_differ(lake: Any, tmp_path: Path) -> None:
-    from streaming.sql.folder import list_streams
     from streaming.sql.golden import read_golden, run_golden
+    from streaming.sql.stream_folder import list_streams
 
     window = WINDOWS.replace("window.start AS window_start", "window.start AS at")
     (tmp_path / "by_minute.sql").write_text(window)

@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tidegate_tests_fixtures_sql_streams import Scene
 
 from ingest.contract.errors import TidegateError
 from ingest.contract.topics import stream_topic
-from ingest.offsets import end_offsets
-from streaming.sql.applied import load_applied
-from streaming.sql.offsets import StreamCheckpoint, checkpoint_path
-from streaming.sql.sent import sent_after
-from streaming.sql.status import read_status
-from streaming.sql.supervisor import StreamSupervisor
+from ingest.topics.offsets import end_offsets
+from streaming.sql.applied_streams import load_applied
+from streaming.sql.sent_records import sent_after
+from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
+from streaming.sql.stream_status import read_status
+from streaming.sql.stream_supervisor import StreamSupervisor
+from tests.support.sql_streams import Scene
 
 
 def _rewind_over_clocks_that_run_ahead(scene: Scene, text: str) -> None:
@@ -174,7 +174,7 @@ def test_offsets_and_topics_decide_and_not_a_batchs_number(scene: Scene) -> None
 def test_of_a_batch_that_was_sent_in_part_the_rest_is_sent_in_order(lake: Any) -> None:
     from collections import Counter
 
-    from streaming.sql.sent import separate_unsent
+    from streaming.sql.sent_records import separate_unsent
 
     rows = [
         ("b", "2", "10"),
@@ -194,8 +194,8 @@ def test_of_a_batch_that_was_sent_in_part_the_rest_is_sent_in_order(lake: Any) -
 
 
 def test_a_clock_that_runs_ahead_moves_no_watermark_further_than_kafkas_own(lake: Any) -> None:
-    from streaming.sql.frame import make_frame, new_session
     from streaming.sql.header import parse_definition
+    from streaming.sql.output_frame import make_frame, new_session
     from streaming.sql.sources import StatementSources, StreamSource
 
     session = new_session(lake.spark, partitions=1)

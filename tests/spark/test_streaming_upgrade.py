@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from streaming.offsets import newest_mark
-from streaming.source import LandedTopics
+from streaming.kafka_source import LandedTopics
+from streaming.landing_offsets import newest_mark
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 SOON = round(datetime(2026, 11, 28, 9, 35, tzinfo=UTC).timestamp()) * 1_000_000

@@ -6,15 +6,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from tidegate_tests_fixtures_ledger import MINUTE, Derived, booked, expected, utc
 
 from ingest.contract.reading import Reading
 from lakehouse.create import ensure_tables
-from lakehouse.derived import ROLLUPS
+from lakehouse.derived_tables import ROLLUPS
 from lakehouse.session import LakeSession
-from streaming.derive.devices import device_rows, heard_messages
-from streaming.derive.latest import latest_rows
+from streaming.derive.devices_derivation import device_rows, heard_messages
+from streaming.derive.latest_derivation import latest_rows
 from streaming.derive.rollups import RollupDerivation
+from tests.support.ledger import MINUTE, Derived, booked, expected, utc
 
 
 def readings_of(lander: Any, device: str) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ import pytest
 
 from deploy.cli import run
 from monitoring.alerts.catalog import ALERTS
+from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.page.runbooks import runbook_html
-from monitoring.prometheus.files import prometheus_files
-from monitoring.settings import MonitoringSettings
+from monitoring.prometheus.export_files import prometheus_files
 
 Captured = pytest.CaptureFixture[str]
 

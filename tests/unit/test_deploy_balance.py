@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tidegate_tests_fixtures_balance import START_US, World, assert_faults
 
 from deploy.balance import MINUTE_US, BalanceFigures, MessageBalance
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
 from streaming.history.receipt import erased_devices
+from tests.support.balance import START_US, World, assert_faults
 
 
 def test_a_whole_world_balances(world: World) -> None:

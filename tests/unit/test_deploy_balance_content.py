@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_balance import START_US, World, assert_faults, utc
 
-from deploy.corrected import Correction, read_corrections
+from deploy.corrections import Correction, read_corrections
 from ingest.contract.topics import READINGS
+from tests.support.balance import START_US, World, assert_faults, utc
 
 LATER_US = START_US + 3600 * 1_000_000
 

@@ -1,6 +1,6 @@
 """The audit's arithmetic: what the gateway counted against what the topics hold."""
 
-from tidegate_tests_fixtures_balance import EPOCH, World, assert_faults
+from tests.support.balance import EPOCH, World, assert_faults
 
 
 def test_messages_not_counted_before_a_crash_are_counted_from_their_records(world: World) -> None:

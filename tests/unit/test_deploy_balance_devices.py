@@ -1,9 +1,9 @@
 """The audit's arithmetic: one message of several devices."""
 
 import pytest
-from tidegate_tests_fixtures_balance import World, assert_faults
 
 from ingest.contract.topics import READINGS
+from tests.support.balance import World, assert_faults
 
 
 @pytest.mark.parametrize("lost", [False, True])

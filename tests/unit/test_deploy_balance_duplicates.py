@@ -2,9 +2,8 @@
 
 from datetime import timedelta
 
-from tidegate_tests_fixtures_balance import World, assert_faults
-
 from ingest.contract.topics import READINGS
+from tests.support.balance import World, assert_faults
 
 
 def test_a_doubled_row_is_counted(world: World) -> None:

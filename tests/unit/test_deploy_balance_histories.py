@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tidegate_tests_fixtures_audit_history import DEVICES, WINDOW, History, Kept
-from tidegate_tests_fixtures_balance import START_US, assert_faults
 
 from deploy.balance import MINUTE_US
 from ingest.contract.reading import Reading, ReadingRecord
+from tests.support.audit_history import DEVICES, WINDOW, History, Kept
+from tests.support.balance import START_US, assert_faults
 
 SEEDS = st.integers(0, 2**32 - 1)
 Mutation = Callable[[History], bool]
@@ -284,7 +284,7 @@ def write(history: History, gateway: str, epoch: int, number: int) -> bool:
 
 
 def last_row(history: History) -> dict[str, object]:
-    from tidegate_tests_fixtures_audit_history import reading_row
+    from tests.support.audit_history import reading_row
 
     place, kept = list(history.placed(history.records))[-1]
     return reading_row(kept.partition, place, kept.value, kept.value.readings[0])

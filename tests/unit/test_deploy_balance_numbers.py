@@ -1,12 +1,12 @@
 """The audit's arithmetic: numbers of messages that are missing or double among the outcomes, and records that none counts."""
 
 import pytest
-from tidegate_tests_fixtures_balance import EPOCH, START_US, World, assert_faults
 
 from deploy.balance import MINUTE_US, MessageBalance
-from deploy.counted import CountedMessages, NumberRun
+from deploy.counted_messages import CountedMessages, NumberRun
 from ingest.contract.outcome import Count, OutcomeRecord
 from ingest.contract.topics import DEAD_LETTERS, READINGS
+from tests.support.balance import EPOCH, START_US, World, assert_faults
 
 MINUTE = START_US // MINUTE_US
 

@@ -1,6 +1,6 @@
 """The audit's arithmetic: order within a device, over gateways and their connections."""
 
-from tidegate_tests_fixtures_balance import EPOCH, World, assert_faults
+from tests.support.balance import EPOCH, World, assert_faults
 
 
 def test_swapped_records_of_one_device_are_a_violation(world: World) -> None:

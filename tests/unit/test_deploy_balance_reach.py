@@ -6,12 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from tidegate_tests_fixtures_balance import DEAD_LETTER_ROWS, READING_ROWS, START_US, Row, World, assert_faults
 
 from deploy.balance import BalanceFigures, MessageBalance
 from deploy.bench import audit as bench
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from lakehouse.dataset import dataset_of
+from tests.support.balance import DEAD_LETTER_ROWS, READING_ROWS, START_US, Row, World, assert_faults
 
 DAYS = 20
 _TIMES = ("received_at", "event_time", "landed_at")

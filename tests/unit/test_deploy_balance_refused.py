@@ -1,9 +1,9 @@
 """The audit's arithmetic: what Spark refused after the gateway had accepted it."""
 
 import pytest
-from tidegate_tests_fixtures_balance import EPOCH, World, assert_faults
 
 from ingest.contract.topics import DEAD_LETTERS, READINGS
+from tests.support.balance import EPOCH, World, assert_faults
 
 
 @pytest.mark.parametrize("topic", [READINGS, DEAD_LETTERS])

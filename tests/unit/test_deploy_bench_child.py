@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploy.bench.child import run_child
+from deploy.bench.plan_process import run_child
 from ingest.contract.errors import FatalError
 
 
@@ -12,4 +12,4 @@ def test_a_process_gets_its_plan_and_gives_its_lines() -> None:
 
 def test_a_process_that_fails_is_a_fault_with_its_words_above() -> None:
     with pytest.raises(FatalError, match="the publisher did not start; see its output above"):
-        run_child("deploy.bench.load", {"no_such_option": 1}, "the publisher did not start")
+        run_child("deploy.bench.load_publisher", {"no_such_option": 1}, "the publisher did not start")

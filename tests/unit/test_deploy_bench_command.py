@@ -11,7 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from deploy.bench.suite import command
-from deploy.bench.suite.bed import CellBed, RunTopics, check_rights
+from deploy.bench.suite.cell_beds import CellBed, RunTopics, check_rights
+from deploy.bench.suite.cell_kinds import run_cell
 from deploy.bench.suite.command import (
     RunRequest,
     check_disk,
@@ -21,12 +22,11 @@ from deploy.bench.suite.command import (
     render_result,
     run_scenarios,
 )
-from deploy.bench.suite.kinds import run_cell
 from deploy.bench.suite.scenario import Parameters
 from deploy.testbed.budget import check_budget
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, UnavailableError
-from ingest.settings import KafkaSettings
-from ingest.topic_rights import missing_group_rights, missing_rights
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.rights import missing_group_rights, missing_rights
 
 SCENARIO = """
 title = "one"
@@ -51,7 +51,7 @@ workload = { messages = 10 }
 @pytest.fixture(autouse=True)
 def no_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RunTopics, "sweep", lambda self: [])
-    monkeypatch.setattr("deploy.bench.suite.bed.check_rights", lambda kafka: None)
+    monkeypatch.setattr("deploy.bench.suite.cell_beds.check_rights", lambda kafka: None)
 
 
 @pytest.fixture
@@ -130,11 +130,11 @@ def test_rights_are_asked_for_before_the_first_message(
 ) -> None:
     done: list[str] = []
     monkeypatch.setattr(
-        "ingest.topic_setup.create_topic", lambda kafka, name, partitions: done.append(f"made {name[:15]}")
+        "ingest.topics.setup.create_topic", lambda kafka, name, partitions: done.append(f"made {name[:15]}")
     )
-    monkeypatch.setattr("ingest.topic_setup.delete_topic", lambda kafka, name: done.append("removed"))
-    monkeypatch.setattr("ingest.topic_rights.missing_rights", lambda kafka, name: missing)
-    monkeypatch.setattr("ingest.topic_rights.missing_group_rights", lambda kafka, name: of_group)
+    monkeypatch.setattr("ingest.topics.setup.delete_topic", lambda kafka, name: done.append("removed"))
+    monkeypatch.setattr("ingest.topics.rights.missing_rights", lambda kafka, name: missing)
+    monkeypatch.setattr("ingest.topics.rights.missing_group_rights", lambda kafka, name: of_group)
     with pytest.raises(FatalError) if missing or of_group else nullcontext() as fault:
         check_rights(KafkaSettings())
     assert done == ["made tidegate-bench-", *(["removed"] if "DELETE" not in missing else [])]
@@ -150,7 +150,7 @@ def test_who_may_not_make_topics_is_asked_for_the_prefix(monkeypatch: pytest.Mon
         message = "may not create topic"
         raise FatalError(message)
 
-    monkeypatch.setattr("ingest.topic_setup.create_topic", refuse)
+    monkeypatch.setattr("ingest.topics.setup.create_topic", refuse)
     with pytest.raises(FatalError, match=r"ANONYMOUS lacks CREATE on topics tidegate-bench-\*: grant CREATE, DESCRIBE"):
         check_rights(KafkaSettings())
 
@@ -173,7 +173,7 @@ def test_who_may_not_even_describe_lacks_all(
         raise KafkaException(KafkaError(code))
 
     client = SimpleNamespace(describe_topics=answer, describe_consumer_groups=answer)
-    monkeypatch.setattr("ingest.topic_rights.admin_client", lambda settings: client)
+    monkeypatch.setattr("ingest.topics.rights.admin_client", lambda settings: client)
     with pytest.raises(RetryableError) if missing is None else nullcontext():
         assert ask(KafkaSettings(), "x") == missing
 
@@ -187,9 +187,9 @@ def test_a_question_for_rights_that_is_cut_off_leaves_no_topic(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("ingest.topic_setup.create_topic", lambda kafka, name, partitions: made.append(name))
-    monkeypatch.setattr("ingest.topic_setup.delete_topic", lambda kafka, name: removed.append(name))
-    monkeypatch.setattr("ingest.topic_rights.missing_rights", fail)
+    monkeypatch.setattr("ingest.topics.setup.create_topic", lambda kafka, name, partitions: made.append(name))
+    monkeypatch.setattr("ingest.topics.setup.delete_topic", lambda kafka, name: removed.append(name))
+    monkeypatch.setattr("ingest.topics.rights.missing_rights", fail)
     with pytest.raises(type(error)):
         check_rights(KafkaSettings())
     assert made == removed and len(made) == 1

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from deploy.bench.decoders import measure_decoders, render_decoders
-from gateway.decode_file import BadLine
-from gateway.settings import GatewaySettings, RouteSettings
+from gateway.devtools.decode_file import BadLine
+from gateway.gateway_settings import GatewaySettings, RouteSettings
 
 ROUTES = (RouteSettings(filter="j/#", decoder="json"), RouteSettings(filter="p/#", decoder="plain"))
 

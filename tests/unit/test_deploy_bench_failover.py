@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from deploy.bench.kafka_load.failover import FailoverTimes, figures_of
 from deploy.bench.kafka_load.feed import SteadyLoad
-from deploy.bench.suite.bed import CellBed, _properties
+from deploy.bench.suite.cell_beds import CellBed, _properties
+from deploy.bench.suite.cell_kinds import run_cell, run_peer
 from deploy.bench.suite.command import RunRequest, plan_of
 from deploy.bench.suite.judge import MeasuredCell, judge_cells
-from deploy.bench.suite.kinds import run_cell, run_peer
 from deploy.bench.suite.library import load_scenario
 from deploy.bench.suite.outage import active_controller, without_zookeeper
 from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 from deploy.testbed.cluster import KafkaCluster
-from deploy.testbed.layout import ClusterRequest, new_layout
+from deploy.testbed.cluster_layout import ClusterRequest, new_layout
 from ingest.contract.errors import ConfigError, UnavailableError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from monitoring.scrape import Scrape
 
 LOAD = SteadyLoad(topic="t", partitions=2, replication=3)

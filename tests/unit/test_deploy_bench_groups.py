@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from deploy.bench.kafka_load.groups import GroupRun, MemberJournal, _Member, figures_of
+from deploy.bench.kafka_load.group_run import GroupRun, MemberJournal, _Member, figures_of
 from deploy.bench.kafka_load.worker import LoadWorker
 from deploy.bench.suite.scenario import Scenario, ScenarioTarget
 

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.kafka_load import consume, produce, run
+from deploy.bench.kafka_load import consume, produce
+from deploy.bench.kafka_load import workload_run as run
 from deploy.bench.kafka_load.client_work import ClientWork
 from deploy.bench.kafka_load.feed import RecordFeed, SteadyLoad
 from deploy.bench.kafka_load.latency import Latencies, merge_latencies
@@ -20,7 +21,7 @@ from deploy.bench.kafka_load.segments import ReadCost
 from deploy.bench.kafka_load.sessions import LoadSession, are_stable, figures_of, median_error
 from deploy.bench.kafka_load.workload import Workload, due_us, message_keys, producer_options, split_evenly, stamp_value
 from ingest.contract.errors import ConfigError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 
 
 @pytest.mark.parametrize(

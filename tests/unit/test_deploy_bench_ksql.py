@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 
 from deploy.bench.kafka_load.derived import DerivedReader, DerivedRecord
-from deploy.bench.load import LoadPlan
+from deploy.bench.load_publisher import LoadPlan
 from deploy.bench.meetup import CITIES, COUNTRY, ExpectedEvent, MeetupEvents, follow_kafka, packets_of, payload_of
 from deploy.bench.suite import sql_streams
-from deploy.bench.suite.bed import CellBed
+from deploy.bench.suite.cell_beds import CellBed
+from deploy.bench.suite.cell_kinds import run_cell
 from deploy.bench.suite.derived_figures import DerivedOutput, derived_figures
-from deploy.bench.suite.kinds import run_cell
 from deploy.bench.suite.library import load_scenario
 from deploy.bench.suite.scenario import Parameters
 from deploy.bench.suite.sql_streams import full_disk, mapping_text
 from deploy.settings import load_settings
 from ingest.contract.errors import FatalError, RetryableError
 from ingest.contract.topics import stream_topic
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from streaming.sql.header import parse_definition
 
 BEGIN = 1_800_000_000.0
@@ -103,7 +103,7 @@ def test_at_no_rate_events_go_out_as_far_as_kafka_has_those_before(wait_until: C
 
 
 def test_the_mapping_of_the_run_keeps_whole_events(tmp_path: Path) -> None:
-    from gateway.decode_file import decode_lines
+    from gateway.devtools.decode_file import decode_lines
 
     file = tmp_path / "meetup.toml"
     file.write_text(mapping_text())

@@ -3,9 +3,9 @@
 import tomllib
 from typing import Any
 
+from deploy.bench.gateway_testbed import to_toml
 from deploy.bench.land import render_catch_up, render_live
 from deploy.bench.land_feed import FeedPlan, record_of
-from deploy.bench.stage import to_toml
 from ingest.contract.reading import decode_record
 
 MACHINE = {"cpu": "a processor", "cores": 2, "memory_gb": 24.0, "load_1m": 0.1}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from deploy.bench.suite.live import LiveFigures, serve_live
+from deploy.bench.suite.live_figures import LiveFigures, serve_live
 from deploy.bench.suite.resources import ResourceSample
 from ingest.contract.errors import UnavailableError
 from monitoring.exporter import CollectorRegistry

@@ -10,10 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.gateway import cpu_seconds
-from deploy.bench.load import LoadPlan, connect_packet, native_payload, publish_packet, run_load, timed_payload
-from gateway.publish_packet import split_packets
-from gateway.session_events import Incoming
+from deploy.bench.gateway_cost import cpu_seconds
+from deploy.bench.load_publisher import (
+    LoadPlan,
+    connect_packet,
+    native_payload,
+    publish_packet,
+    run_load,
+    timed_payload,
+)
+from gateway.mqtt.publish_parser import split_packets
+from gateway.mqtt.session_events import Incoming
 
 
 def test_packets_are_those_that_the_gateway_reads() -> None:

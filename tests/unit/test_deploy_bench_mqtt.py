@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from deploy.bench.kafka_load.client_work import ClientWork
 from deploy.bench.kafka_load.latency import Latencies
-from deploy.bench.load import connect_packet
+from deploy.bench.load_publisher import connect_packet
 from deploy.bench.mqtt_load import subscribe
+from deploy.bench.mqtt_load.mqtt_run import MqttLoad, _figures, _lost, _publish_plans
 from deploy.bench.mqtt_load.packets import PacketForm, PacketSplitter, PubackReader
-from deploy.bench.mqtt_load.run import MqttLoad, _figures, _lost, _publish_plans
-from deploy.bench.suite.bed import CellBed
-from deploy.bench.suite.kinds import run_cell
+from deploy.bench.suite.cell_beds import CellBed
+from deploy.bench.suite.cell_kinds import run_cell
 from deploy.bench.suite.library import load_scenario, set_parameters
-from deploy.bench.suite.limit import limit_of
+from deploy.bench.suite.limiting_resource import limit_of
 from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 from deploy.testbed.mosquitto import MqttAddress
-from gateway.publish_packet import split_packets
-from gateway.session_events import Incoming
+from gateway.mqtt.publish_parser import split_packets
+from gateway.mqtt.session_events import Incoming
 from ingest.contract.errors import ConfigError, FatalError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 
 ADDRESS = MqttAddress("127.0.0.1", 1883)
 

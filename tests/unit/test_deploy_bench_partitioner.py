@@ -17,18 +17,18 @@ from deploy.bench.kafka_load.addresses import (
     skew_figures,
     split_keys,
 )
-from deploy.bench.kafka_load.groups import GroupRun, MemberJournal, figures_of, range_shares
+from deploy.bench.kafka_load.group_run import GroupRun, MemberJournal, figures_of, range_shares
 from deploy.bench.kafka_load.keyed import batches_of, feed_batches
 from deploy.bench.kafka_load.partitioner import run_partitioner
 from deploy.bench.kafka_load.rewinding import run_rewind, second_half
-from deploy.bench.kafka_load.run import run_workload
 from deploy.bench.kafka_load.segments import SegmentFiles, resident_bytes
 from deploy.bench.kafka_load.workload import Workload, due_us
+from deploy.bench.kafka_load.workload_run import run_workload
 from deploy.bench.suite.library import load_scenario
 from deploy.bench.suite.parameters import cell_text, differing_parameters
-from deploy.bench.suite.report.tables import figures_shown
+from deploy.bench.suite.report.html_tables import figures_shown
 from ingest.contract.errors import ConfigError, UnavailableError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 
 
 def test_a_population_repeats_and_few_networks_send_most() -> None:

@@ -12,7 +12,7 @@ from deploy.bench.kafka_load.native import NativeProducer
 from deploy.bench.kafka_load.peer import _consume, _produce, _produce_in_c, batch_bytes
 from deploy.bench.kafka_load.workload import Workload
 from ingest.contract.errors import ConfigError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 
 
 @pytest.mark.parametrize(

@@ -17,26 +17,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.bench import table_rows
-from deploy.bench.backlog import schedule_delay_figures
 from deploy.bench.e2e import LandingTimes
-from deploy.bench.load import LoadPlan, timed_payload
-from deploy.bench.suite import pipeline, pipeline_bed
-from deploy.bench.suite.bed import CellBed
+from deploy.bench.load_publisher import LoadPlan, timed_payload
+from deploy.bench.schedule_delay import schedule_delay_figures
+from deploy.bench.suite import pipeline_bed
+from deploy.bench.suite import pipeline_cells as pipeline
+from deploy.bench.suite.cell_beds import CellBed
 from deploy.bench.suite.library import load_scenario, names_by_length
 from deploy.bench.suite.own_parts import own_bed, own_cell, soak_figures
-from deploy.bench.suite.parts import PartsSample, PartsWatch, RunParts, busy_text, cost_figures
-from deploy.bench.suite.pipeline import pipeline_cell
+from deploy.bench.suite.parts_cost import PartsSample, PartsWatch, RunParts, busy_text, cost_figures
 from deploy.bench.suite.pipeline_bed import RunningPipeline
+from deploy.bench.suite.pipeline_cells import pipeline_cell
 from deploy.bench.suite.progress import SuiteProgress
-from deploy.bench.suite.run import ScenarioPlan, run_plan
 from deploy.bench.suite.scenario import Parameters, Scenario, ScenarioTarget
+from deploy.bench.suite.scenario_run import ScenarioPlan, run_plan
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from lakehouse.create import create_table
-from lakehouse.follow import FollowedCommit, TableFollower
 from lakehouse.maintenance import SMALL_BYTES, newest_landed, table_state
 from lakehouse.query import run_sql
+from lakehouse.table_follower import FollowedCommit, TableFollower
 from lakehouse.tables import READINGS
 
 

@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from deploy.bench.suite import resources
-from deploy.bench.suite.bed import LivePids
+from deploy.bench.suite.cell_beds import LivePids
 from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.resources import MB, ResourceSample, ResourceSampler, rates_between
 from deploy.bench.suite.scenario import Scenario
 from deploy.bench.suite.spread import better, spread_of
-from deploy.testbed.process import ServerProcess
+from deploy.testbed.server_process import ServerProcess
 from monitoring.scrape import Scrape
 
 

@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 
 from deploy.bench.kafka_load.workload import Workload
-from deploy.bench.suite.bed import CellBed, RunTopics, cluster_bed
+from deploy.bench.suite.cell_beds import CellBed, RunTopics, cluster_bed
 from deploy.bench.suite.command import exit_code
 from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.library import list_scenarios, load_scenario, scenario_names
 from deploy.bench.suite.progress import SuiteProgress, duration_text
 from deploy.bench.suite.resources import busy_before
-from deploy.bench.suite.run import ScenarioPlan, run_plan
 from deploy.bench.suite.scenario import Parameters, Scenario, ScenarioTarget
+from deploy.bench.suite.scenario_run import ScenarioPlan, run_plan
 from deploy.bench.suite.spread import spread_of
 from ingest.contract.errors import ConfigError, UnavailableError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 
 SMALL = """
 title = "two sizes"
@@ -248,7 +248,7 @@ def test_a_bound_from_a_doubtful_cell_claims_nothing(own: Callable[[str], Scenar
 def test_a_load_that_reaches_its_rate_is_held_by_nothing_else(
     own: Callable[[str], Scenario], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("deploy.bench.suite.run.busy_during", lambda figures: "")
+    monkeypatch.setattr("deploy.bench.suite.scenario_run.busy_during", lambda figures: "")
     scenario = own(SMALL.replace("messages = 100", "messages = 100\nrate = 500"))
     result = measure(scenario, lambda work, topic: {"produce_per_second": 490.0})
     assert result["cells"][0]["why"].endswith("; the load was held to 500 records a second")

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
-from deploy.local.canary import DEVICE, MOST_WAITING, Canary, _publish, new_traceparent
 from deploy.local.canary_hops import HopClocks, HopTimes
+from deploy.local.canary_probe import DEVICE, MOST_WAITING, Canary, _publish, new_traceparent
 from gateway.message import traceparent
 from ingest.contract.errors import UnavailableError
-from lakehouse.follow import FollowedCommit
+from lakehouse.table_follower import FollowedCommit
 from monitoring.metrics.canary import HOPS, CanaryMetrics
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -96,7 +96,9 @@ def test_the_oldest_reading_that_may_come_back_tells_how_long_it_waits(
     registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [NOW.timestamp()]
-    monkeypatch.setattr("deploy.local.canary.time", SimpleNamespace(time=lambda: now[0], monotonic=time.monotonic))
+    monkeypatch.setattr(
+        "deploy.local.canary_probe.time", SimpleNamespace(time=lambda: now[0], monotonic=time.monotonic)
+    )
     canary = Canary(CanaryMetrics(registry), boot=5, late_seconds=60)
 
     def waits() -> float | None:

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from deploy.monitor.certificate_end import not_after
-from deploy.monitor.certificates import CertificateProbe, tls_servers
+from deploy.monitor.certificate_probe import CertificateProbe, tls_servers
 from deploy.settings import Settings
-from monitoring.poll import IncompleteError
+from monitoring.periodic_query import IncompleteError
 
 NAME = "tidegate_certificate_expiry_timestamp_seconds"
 

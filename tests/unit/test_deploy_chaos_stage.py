@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.testbed.process import stop_child
+from deploy.testbed.server_process import stop_child
 
 BUSY = """
 import threading, time

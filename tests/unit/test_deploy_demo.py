@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-import deploy.audit
+import deploy.balance_audit
 from deploy.cli import run as tidegate
-from deploy.demo import run
+from deploy.demo import demonstration as run
+from deploy.demo.alert_timeline import AlertTimeline
 from deploy.demo.faults import FAULTS, MOST_SECONDS
-from deploy.demo.follow import AlertTimeline
 from deploy.local.part import STALLED_SECONDS
 from deploy.local.runfile import DataLock, RunFile
 from deploy.settings import Settings
@@ -78,7 +78,7 @@ class Scene:
         monkeypatch.setattr(run, "started_at", lambda pid: self.watcher_began)
         monkeypatch.setattr(run, "hang_part", lambda pid, run_id: nullcontext(self.held.append(f"hang {pid} {run_id}")))
         monkeypatch.setattr(run, "crash_part", lambda pid, run_id: nullcontext(self.held.append(f"crash {pid()}")))
-        monkeypatch.setattr(deploy.audit, "audit", self.audit)
+        monkeypatch.setattr(deploy.balance_audit, "audit", self.audit)
 
     def time(self) -> float:
         return self.clock

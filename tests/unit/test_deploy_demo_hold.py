@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from deploy.demo.hold import belongs_to_run, crash_part, hang_part
+from deploy.demo.part_faults import belongs_to_run, crash_part, hang_part
 from ingest.contract.errors import UnavailableError
 
 FOREVER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
@@ -24,7 +24,7 @@ time.sleep(600)
 """
 HOLDS = """
 import sys, time
-from deploy.demo.hold import hanging
+from deploy.demo.part_faults import hanging
 with hanging(int(sys.argv[1]), sys.argv[2]):
     print("held", flush=True)
     time.sleep(600)

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.cli import app, run
-from deploy.watch import show_line
+from deploy.device_watch import show_line
 from gateway.device_registry import read_registry
-from gateway.listen import ReceiptListener
-from gateway.settings import MqttSettings
+from gateway.devtools.receipt_listener import ReceiptListener
+from gateway.gateway_settings import MqttSettings
 
 
 def test_a_device_is_added_once_with_profile_and_tags(tmp_path: Path) -> None:

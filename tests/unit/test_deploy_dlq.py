@@ -5,25 +5,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_dead_letters import AT_US, EPOCH, LIMITS, Lake
 from typer.testing import CliRunner
 
 from deploy.command_line import command_name
+from deploy.dlq.dead_letter_query import find_dead_letters, list_newest_letters, show_letter, stored_parts, summarize
 from deploy.dlq.explain import find_place, mark_payload
 from deploy.dlq.journal import RedriveJournal, read_journal
-from deploy.dlq.letters import find_dead_letters, list_newest_letters, show_letter, stored_parts, summarize
 from deploy.dlq.next_steps import NEXT_STEPS, next_step
-from deploy.dlq.run import make_redrive_processor
+from deploy.dlq.redrive_run import make_redrive_processor
 from deploy.settings import Settings, load_settings
 from gateway.device_registry import add_device
-from gateway.outcome import Message, MessageProcessor
+from gateway.message_processor import Message, MessageProcessor
 from gateway.routes import compile_routes
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 from ingest.contract.outcome import decode_outcome
 from ingest.contract.reasons import Reason
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from tests.support.dead_letters import AT_US, EPOCH, LIMITS, Lake
 
 ROOT = Path(__file__).parents[2]
 
@@ -200,7 +200,7 @@ def test_a_redrive_keeps_what_the_letter_says_of_the_wait(lake: Lake, since_us: 
 
 
 def test_letters_come_in_pages_in_order_and_each_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("deploy.dlq.letters.PAGE_LETTERS", 3)
+    monkeypatch.setattr("deploy.dlq.dead_letter_query.PAGE_LETTERS", 3)
     for number in range(7):
         lake.receive("tidegate/v1/d1/readings", b'{"values": {"a": {}, "b": {}}}' if number == 2 else b"{")
 

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tidegate_tests_fixtures_dead_letters import Lake
 
 from deploy.dlq import journal as journal_module
 from deploy.dlq.journal import RedriveJournal, read_journal
 from ingest.contract.errors import FatalError
+from tests.support.dead_letters import Lake
 
 ROOT = Path(__file__).parents[2]
 

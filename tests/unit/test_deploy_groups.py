@@ -6,9 +6,9 @@ import pytest
 
 from deploy.bench.kafka_load import rewinding
 from deploy.cli import run
-from ingest import group_state
-from ingest.group_state import ConsumerGroup
-from ingest.rewind import OffsetMove
+from ingest.groups import describe as group_state
+from ingest.groups.describe import ConsumerGroup
+from ingest.groups.rewind import OffsetMove
 
 
 def test_both_commands_name_the_fields_alike(
@@ -37,7 +37,7 @@ def test_a_partition_in_which_the_group_never_committed_begins_at_the_new_offset
         OffsetMove(2, 100, 60, 100),
         OffsetMove(3, 100, 100, 100),
     ]
-    monkeypatch.setattr("ingest.rewind.plan_rewind", lambda *_args, **_more: moves)
+    monkeypatch.setattr("ingest.groups.rewind.plan_rewind", lambda *_args, **_more: moves)
     command = ["rewind", "meters", "-t", "t", "--to", "latest", "-b", "127.0.0.1:9"]
     assert run(command) == 0
     _, *lines = capsys.readouterr().out.splitlines()

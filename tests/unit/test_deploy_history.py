@@ -15,9 +15,9 @@ from deploy.cli import run
 from deploy.conversions import conversions_to
 from gateway.profiles.units import DIMENSIONS, conversion
 from ingest.contract.errors import UnavailableError
-from ingest.topic_state import TopicState
+from ingest.topics.describe import TopicState
 from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.requests import Request
 from streaming.history.journal import CorrectionJournal, device_hash
 from streaming.history.plan_erasure import erasable, selection_of

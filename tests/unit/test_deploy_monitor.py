@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from deploy.local.runfile import RunFile
-from deploy.monitor.answers import make_page_api
-from deploy.monitor.flowing import HealthyFlowSpans
-from deploy.monitor.run import _command_line
+from deploy.monitor.healthy_flow import HealthyFlowSpans
+from deploy.monitor.monitor_process import _command_line
+from deploy.monitor.page_answers import make_page_api
 from deploy.settings import Settings
-from monitoring.page.answers import PageApi
+from monitoring.page.page_api import PageApi
 
 
 def test_commands_name_the_embedded_run_or_the_settings_that_are_watched(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_no_secret_stands_in_any_answer(
     small_lake: Any, tmp_path: Path, make_page_stage: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Settings full of secrets: neither a snapshot nor any answer, refusal or metric holds one of them."""
-    from deploy.monitor.run import Monitor
+    from deploy.monitor.monitor_process import Monitor
 
     secrets = {name: f"S3CR3T-{name}" for name in ("mqtt", "kafka", "page", "extra")}
     (tmp_path / "token").write_text(secrets["page"])
@@ -44,7 +44,7 @@ def test_no_secret_stands_in_any_answer(
     )  # fmt: skip
     monitor = Monitor(settings, tmp_path / "config.toml", threading.Event())
     monitor.look.turn()
-    monkeypatch.setattr("ingest.state.read_state", lambda _kafka: [])
+    monkeypatch.setattr("ingest.gateway_state.read_state", lambda _kafka: [])
     stage = make_page_stage(
         page_token_file=str(tmp_path / "token"),
         answers=_as_mapping(make_page_api(settings, threading.Event(), HealthyFlowSpans())),

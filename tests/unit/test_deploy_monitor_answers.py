@@ -6,15 +6,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_fleet import ago, device, flowed, letter, minute
-from tidegate_tests_fixtures_naughty import NAUGHTY
 
-from deploy.monitor.answers import make_page_api
-from deploy.monitor.device import show_device
-from deploy.monitor.fleet import FleetProbe
-from deploy.monitor.flowing import HealthyFlowSpans
+from deploy.monitor.device_page import show_device
+from deploy.monitor.fleet_probe import FleetProbe
+from deploy.monitor.healthy_flow import HealthyFlowSpans
+from deploy.monitor.page_answers import make_page_api
 from deploy.settings import Settings
-from monitoring.page.answers import PageApi, PageError
+from monitoring.page.page_api import PageApi, PageError
+from tests.support.fleet import ago, device, flowed, letter, minute
+from tests.support.naughty import NAUGHTY
 
 HOSTILE = sorted(
     {
@@ -31,7 +31,7 @@ HOSTILE = sorted(
 
 @pytest.fixture
 def answers(small_lake: Any, monkeypatch: pytest.MonkeyPatch) -> PageApi:
-    monkeypatch.setattr("ingest.state.read_state", lambda _kafka: [])
+    monkeypatch.setattr("ingest.gateway_state.read_state", lambda _kafka: [])
     settings = Settings.model_validate({"lake": {"root": small_lake.root}})
     return make_page_api(settings, threading.Event(), flowed((90_000, 0)))
 
@@ -160,7 +160,7 @@ def test_redrives_are_made_of_the_letters_asked_for_one_at_a_time(
         assert go.wait(30)
         return SimpleNamespace(to_dict=lambda: {"letters": 2})
 
-    monkeypatch.setattr("deploy.dlq.run.run_redrive", run)
+    monkeypatch.setattr("deploy.dlq.redrive_run.run_redrive", run)
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(answers.redrive(["0-1", "topic.x-0-2"], True)))
     thread.start()

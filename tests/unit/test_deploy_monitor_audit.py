@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from deploy.monitor import audit as audits
+from deploy.monitor import audit_probe as audits
 from deploy.monitor import audit_run
-from deploy.monitor.audit import MOST_WINDOW_SECONDS, AuditProbe
+from deploy.monitor.audit_probe import MOST_WINDOW_SECONDS, AuditProbe
 from deploy.monitor.audit_run import AuditRun, AuditTimeoutError, audit_command
 from ingest.contract.errors import UnavailableError
 from monitoring.metrics.monitor import AUDIT, MonitorMetrics
@@ -140,7 +140,7 @@ def test_the_last_figures_are_told_while_the_next_audit_runs(probe: AuditProbe, 
 def test_an_audit_that_takes_long_keeps_its_figures_in_the_metrics(
     registry: CollectorRegistry, wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monitoring.poll.LEAST_PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr("monitoring.periodic_query.LEAST_PATIENCE_SECONDS", 1.0)
     monkeypatch.setattr(audits, "FIRST_SECONDS", 0.0)
     script, looks = Scripted(), list[int]()
     audit = AuditProbe(Path("c.toml"), 0.05, start=script)

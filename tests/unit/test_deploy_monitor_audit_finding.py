@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from deploy.cli import run
-from deploy.monitor import audit as audits
-from deploy.monitor.audit import AuditProbe
+from deploy.monitor import audit_probe as audits
 from deploy.monitor.audit_finding import (
     AuditFinding,
     BalanceFaults,
@@ -20,6 +19,7 @@ from deploy.monitor.audit_finding import (
     finding_after,
     finding_file,
 )
+from deploy.monitor.audit_probe import AuditProbe
 from deploy.monitor.audit_run import AuditTimeoutError
 
 WELL: Mapping[str, Any] = {

@@ -4,15 +4,15 @@ import threading
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_fleet import ago, device, flowed, letter, minute
 
 from deploy.monitor.dead_letters import list_dead_letters
-from deploy.monitor.device import show_device
+from deploy.monitor.device_page import show_device
 from deploy.monitor.device_readings import text_runs
-from deploy.monitor.left_out import LeftOutReader
+from deploy.monitor.left_out_reader import LeftOutReader
 from deploy.settings import Settings
 from gateway.left_out import encode_left_out
 from ingest.contract.errors import RetryableError
+from tests.support.fleet import ago, device, flowed, letter, minute
 
 
 def reading(seconds_ago: float, metric: str = "t", **values: Any) -> dict[str, Any]:
@@ -146,7 +146,7 @@ def test_the_fields_that_the_routes_of_a_device_leave_out_are_listed(
             raise RetryableError("Kafka is away")
         return [(key, value) for key, value in [*state, ("homie/x", b"{}")] if wanted(key)]
 
-    monkeypatch.setattr("ingest.state.read_state", read_state)
+    monkeypatch.setattr("ingest.gateway_state.read_state", read_state)
     mapping = {"keep": ["t"]}
     routes = [{"filter": name, "mapping": mapping} for name in ("site/a/#", "site/#", "refused/+")]
     settings = Settings.model_validate({"routes": routes})

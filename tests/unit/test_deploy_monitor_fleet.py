@@ -8,15 +8,15 @@ from typing import Any
 
 import duckdb
 import pytest
-from tidegate_tests_fixtures_fleet import ago, device, flowed, letter, minute
 
-from deploy.monitor.device import show_device
-from deploy.monitor.fleet import FleetProbe
-from deploy.monitor.flowing import HealthyFlowSpans
+from deploy.monitor.device_page import show_device
+from deploy.monitor.fleet_probe import FleetProbe
+from deploy.monitor.healthy_flow import HealthyFlowSpans
 from ingest.contract.errors import UnavailableError
 from lakehouse.query import run_sql
 from monitoring.alerts.catalog_devices import FIRST_REFUSALS
 from monitoring.silence import SILENT_DEVICES
+from tests.support.fleet import ago, device, flowed, letter, minute
 
 HOUR, DAY = 3600.0, 86_400.0
 
@@ -234,7 +234,7 @@ def test_a_table_that_cannot_be_read_is_a_fault_of_the_probe(small_lake: Any) ->
 
 def test_an_expensive_look_is_followed_by_a_pause(small_lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     spent = iter([0.0, 2.0])
-    monkeypatch.setattr("deploy.monitor.fleet.time.process_time", lambda: next(spent))
+    monkeypatch.setattr("deploy.monitor.fleet_probe.time.process_time", lambda: next(spent))
     probe, first = fleet_of(small_lake)
     small_lake.put("devices", device("new", seen=1))
     assert probe.look() is first

@@ -11,12 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from deploy.monitor import host
-from deploy.monitor.host import HostProbe, mountpoint
-from monitoring.history import History
+from deploy.monitor import host_probe as host
+from deploy.monitor.host_probe import HostProbe, mountpoint
 from monitoring.metrics.monitor import HOST, MonitorMetrics
+from monitoring.sample_history import History
 from monitoring.scrape import Scrape
-from monitoring.snapshot import host as shown
+from monitoring.snapshot import host_figures as shown
 
 GIB = 2**30
 MacTimes = namedtuple("MacTimes", "user nice system idle")

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from deploy.monitor.parts import read_supervised_parts
 from deploy.monitor.probes import groups_of, is_flowing
-from deploy.monitor.prometheus import burning
-from deploy.monitor.targets import scrape_targets
+from deploy.monitor.prometheus_alerts import burning
+from deploy.monitor.scrape_targets import scrape_targets
+from deploy.monitor.supervised_parts import read_supervised_parts
 from deploy.settings import Settings
-from lakehouse.settings import LakeSettings
+from lakehouse.lake_settings import LakeSettings
 from monitoring.alerts.catalog import ALERTS
-from monitoring.history import History
+from monitoring.monitoring_settings import MonitoringSettings
+from monitoring.sample_history import History
 from monitoring.scrape import Scrape
-from monitoring.settings import MonitoringSettings
 
 
 def test_the_supervisors_word_counts_while_it_is_fresh(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_prometheus_is_asked_for_what_no_built_in_check_sees(monkeypatch: pytest
         "data": {"alerts": [told(burn.name), *map(told, (built_in.name, "TidegateWatchdog", "Other"))]},
     }
     ask = burning("http://127.0.0.1:9090/", ALERTS)
-    monkeypatch.setattr("deploy.monitor.prometheus.OPENER", Opener(json.dumps(answer)))
+    monkeypatch.setattr("deploy.monitor.prometheus_alerts.OPENER", Opener(json.dumps(answer)))
     up, found = ask()
     assert up
     assert [(each["name"], each["value"], each["labels"], each["text"]) for each in found] == [
@@ -95,7 +95,7 @@ def test_prometheus_is_asked_for_what_no_built_in_check_sees(monkeypatch: pytest
         '{"data": {"alerts": [1]}}',
         '{"data": {"alerts": [{"labels": 1}]}}',
     ):
-        monkeypatch.setattr("deploy.monitor.prometheus.OPENER", Opener(text))
+        monkeypatch.setattr("deploy.monitor.prometheus_alerts.OPENER", Opener(text))
         assert ask() == (False, [])
 
 

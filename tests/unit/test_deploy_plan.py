@@ -9,14 +9,14 @@ import yaml
 from deploy.local import artifacts
 from deploy.local.announce import announcement, render_announcement
 from deploy.local.budget import describe_memory_budget, memory_budget_mb
-from deploy.local.claims import PortClaims
-from deploy.local.locate import locate_settings
-from deploy.local.page import make_page_token, page_address, page_token
-from deploy.local.plan import choose_ports, embedded_settings
-from deploy.local.prometheus import FLAGS, make_watchers, watcher_obstacle
+from deploy.local.locate_settings import locate_settings
+from deploy.local.page_access import make_page_token, page_address, page_token
+from deploy.local.port_claims import PortClaims
+from deploy.local.prometheus_servers import FLAGS, make_watchers, watcher_obstacle
+from deploy.local.run_plan import choose_ports, embedded_settings
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping.settings import MappingSettings
 from gateway.routes import shipped_mappings
 from ingest.contract.errors import UnavailableError
 

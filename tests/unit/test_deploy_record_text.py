@@ -24,10 +24,10 @@ from deploy.commands.record_text import (
     parse_start,
     split_records,
 )
-from ingest.group_state import GroupMember
-from ingest.rewind import RewindTarget
-from ingest.send import OutgoingRecord
-from ingest.tail import TailRecord, TailStart
+from ingest.groups.describe import GroupMember
+from ingest.groups.rewind import RewindTarget
+from ingest.manual_producer import OutgoingRecord
+from ingest.read.tail import TailRecord, TailStart
 
 RECORD = TailRecord("rooms", 2, 17, 1_764_000_000_000, "create", b"k", b"v\xff", (("a", b"1"), ("b", None)))
 

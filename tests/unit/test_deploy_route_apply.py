@@ -12,9 +12,9 @@ from deploy.local.runfile import DataLock, RunFile
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
 from deploy.settings_reload import SettingsFile
-from gateway.outcome import MessageProcessor
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import MessageProcessor
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings
 
 OURS = """
 [mqtt]

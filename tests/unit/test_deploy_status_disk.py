@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from deploy.local.snapshot import UNKNOWN
+from deploy.local.monitor_client import UNKNOWN
 from deploy.local.status_text import render_status
 
 FREE = 81_204_331_008

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from deploy.cli import run
-from streaming.sql.applied import AppliedStream
+from streaming.sql.applied_streams import AppliedStream
+from streaming.sql.definition_changes import CheckpointShape
 from streaming.sql.golden import read_golden
-from streaming.sql.plan import CheckpointShape
-from streaming.sql.status import StreamStatus, write_status
+from streaming.sql.stream_status import StreamStatus, write_status
 
 TEXT = "-- sink: table\nSELECT device FROM readings\n"
 SHAPE = CheckpointShape(

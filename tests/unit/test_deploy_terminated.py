@@ -17,7 +17,7 @@ from deploy.cli import app
     ("command", "starts"),
     [
         (["bench", "e2e"], "deploy.bench.target.bench_target"),
-        (["bench", "gateway"], "deploy.bench.gateway.measure_gateway"),
+        (["bench", "gateway"], "deploy.bench.gateway_cost.measure_gateway"),
         (["bench", "run", "dsbs"], "deploy.bench.suite.command.run_scenarios"),
         (["chaos", "run"], "deploy.chaos.run.run_faults"),
         (["soak"], "deploy.soak.run.run_soak"),

@@ -8,10 +8,10 @@ import pytest
 from deploy.cli import run
 from deploy.testbed.budget import ZOOKEEPER_MB, ClusterBudget, check_budget
 from deploy.testbed.cluster import KafkaCluster
-from deploy.testbed.layout import ClusterRequest, new_layout
-from deploy.testbed.process import ProcessIdentity
-from deploy.testbed.profile import node_profile
+from deploy.testbed.cluster_layout import ClusterRequest, new_layout
+from deploy.testbed.node_properties import node_profile
 from deploy.testbed.report import cluster_state, status_lines
+from deploy.testbed.server_process import ProcessIdentity
 
 CERTIFICATES = Path("/test bed/certificates")
 

@@ -9,9 +9,9 @@ from deploy.cli import run
 from deploy.commands.topics import parse_bytes, parse_hours
 from deploy.commands.topics_text import change_lines, describe_lines, topic_dict, topic_lines
 from deploy.local.kafka_logs import topic_bytes
-from ingest.cluster_state import PartitionState, TopicRetention, TopicSettings
-from ingest.retention import ConfigChange
-from ingest.topic_sight import TopicOverview
+from ingest.lag.cluster_state import PartitionState, TopicRetention, TopicSettings
+from ingest.topics.overview import TopicOverview
+from ingest.topics.retention import ConfigChange
 
 Captured = pytest.CaptureFixture[str]
 KEPT = TopicSettings(TopicRetention(seconds=604_800, size_bytes=536_870_912), min_in_sync=2)

@@ -17,15 +17,15 @@ from deploy.settings_file import to_toml
 from deploy.trace import records
 from deploy.trace.messages import RecordOrigin, TracedMessage, find_messages
 from deploy.trace.records import RecordLookup, look_up_records
-from deploy.trace.show import WIDTH, render_trace
-from deploy.trace.story import trace_device
+from deploy.trace.trace_report import trace_device
+from deploy.trace.trace_text import WIDTH, render_trace
 from ingest.contract.errors import RetryableError, UnavailableError
 from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
 from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
-from streaming.offsets import Mark
+from lakehouse.derived_tables import ALL_TABLES
+from streaming.landing_offsets import Mark
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 HOSTILE = ["a'b", 'x"y; drop table readings', "\x1b[31mred\x1b[0m", "ünï\u202egnirts", "%s%n", "a\nb", "--", "d" * 300]

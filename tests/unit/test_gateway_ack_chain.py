@@ -7,10 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gateway.ack_chain import MAX_BATCH, AckChain, Batch
-from gateway.block import Block
-from gateway.outcome import Outcome, Record
-from gateway.session_events import Received
+from gateway.delivery.ack_chain import MAX_BATCH, AckChain, Batch
+from gateway.delivery.block import Block
+from gateway.message_processor import Outcome, Record
+from gateway.mqtt.session_events import Received
 from ingest.contract.outcome import encode_outcome
 from ingest.contract.reasons import IgnoredReason, Reason
 

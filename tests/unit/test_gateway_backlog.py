@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.backlog import PING_US, BrokerBacklog
+from gateway.mqtt.broker_backlog import PING_US, BrokerBacklog
 
 SECOND = 1_000_000
 NOW = 1_764_331_200 * SECOND

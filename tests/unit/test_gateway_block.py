@@ -2,14 +2,14 @@
 
 import msgspec
 
-from gateway.ack_chain import AckChain
-from gateway.block import Block
-from gateway.express import FastPathEncoder
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.delivery.ack_chain import AckChain
+from gateway.delivery.block import Block
+from gateway.fast_path.encoder import FastPathEncoder
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
+from gateway.mqtt.session_events import Incoming, Received
 from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
-from gateway.session_events import Incoming, Received
-from gateway.settings import GatewaySettings
 from ingest.contract.dead_letter import Reject, decode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.reasons import Reason

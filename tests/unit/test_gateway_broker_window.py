@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.broker_window import LEVEL_HITS, LIMIT_REFILLS, LIMIT_SECONDS, BrokerWindow
+from gateway.mqtt.broker_window import LEVEL_HITS, LIMIT_REFILLS, LIMIT_SECONDS, BrokerWindow
 
 
 def fill(window: BrokerWindow, count: int, now: float, *, quiet: float = 0.06) -> float:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.block import Block
 from gateway.clock_behind import rolled_over_weeks
-from gateway.express import FastPathEncoder
-from gateway.outcome import Message, MessageProcessor
+from gateway.delivery.block import Block
+from gateway.fast_path.encoder import FastPathEncoder
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor
 from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import READINGS

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.decode_file import decode_lines
 from gateway.decoders import registry
 from gateway.decoders.state import DecoderState
-from gateway.settings import GatewaySettings, RouteSettings
+from gateway.devtools.decode_file import decode_lines
+from gateway.gateway_settings import GatewaySettings, RouteSettings
 from ingest.contract.errors import ConfigError
 
 LIMITS = GatewaySettings()

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 
-from gateway.devices import FaultRates, FleetScript
+from gateway.devtools.simulator import FaultRates, FleetScript
 
 NOW_MS = 1_800_000_000_000
 FAULTS = FaultRates(bad_json=0.05, out_of_order=0.05, wrong_clock=0.05, duplicate=0.05)

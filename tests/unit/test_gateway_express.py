@@ -9,18 +9,18 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.block import Block
 from gateway.decoders.shape import RouteMatch
-from gateway.express import FastPathEncoder
-from gateway.intake import MAX_BLOCK, MessageIntake
-from gateway.outcome import MessageProcessor
+from gateway.delivery.block import Block
+from gateway.delivery.intake import MAX_BLOCK, MessageIntake
+from gateway.fast_path.encoder import FastPathEncoder
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import MessageProcessor
+from gateway.mqtt.session_events import Incoming, Received
 from gateway.plausible.table import load_table
 from gateway.policy import ReadingPolicy
-from gateway.profiles.folder import ProfileFolder
 from gateway.profiles.policy import ProfilePolicy
+from gateway.profiles.profile_folder import ProfileFolder
 from gateway.routes import compile_routes
-from gateway.session_events import Incoming, Received
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import decode_record
 from ingest.contract.reasons import Reason

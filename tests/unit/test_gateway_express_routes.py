@@ -8,14 +8,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.block import Block
-from gateway.express import FastPathEncoder
-from gateway.outcome import MessageProcessor
+from gateway.delivery.block import Block
+from gateway.fast_path.encoder import FastPathEncoder
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import MessageProcessor
 from gateway.policy import ReadingPolicy
-from gateway.profiles.folder import ProfileFolder
 from gateway.profiles.policy import ProfilePolicy
+from gateway.profiles.profile_folder import ProfileFolder
 from gateway.routes import RouteTable, compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import decode_record
 
 NOW_US = 1_764_331_200_000_000

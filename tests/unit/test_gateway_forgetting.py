@@ -3,13 +3,13 @@
 import json
 from collections.abc import Mapping
 
-from gateway.forgetting import ErasureListener
-from gateway.own_state import GatewayState
-from gateway.sequence import SequenceTracker
+from gateway.delivery.sequence import SequenceTracker
+from gateway.memory.erased_devices import ErasureListener
+from gateway.memory.restart_state import GatewayState
 from ingest.contract.forget import FORGET_KEY, decode_forget, device_digest, encode_forget
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.memory import MemoryLog
-from streaming.history.gateway_state import plan_replacements
+from streaming.history.gateway_erasure import plan_replacements
 
 
 def state(log: MemoryLog) -> dict[str, bytes]:

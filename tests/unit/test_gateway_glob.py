@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.decoders.mapping_names import PatternTable
-from gateway.glob import compile_glob, compile_globs
-from gateway.profiles.parse import parse_profile
-from gateway.profiles.select import ProfileSet
+from gateway.decoders.mapping.names import PatternTable
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.glob_patterns import compile_glob, compile_globs
+from gateway.profiles.profile_file import parse_profile
+from gateway.profiles.profile_set import ProfileSet
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 
 PATTERN = "*-*-*-*-*-x"
 SHORT, LONG = 30, 120

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.decoders.homie import HomieDecoder
 from gateway.decoders.shape import Decoded, Ignored, RouteMatch
 from gateway.decoders.state import DecoderState
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
 from ingest.contract.dead_letter import Reject
 
 Outcome = Decoded | Reject | Ignored

@@ -15,8 +15,8 @@ from deploy.chaos.fuzz_bombs import BOMBS, make_bomb
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_seeds import FuzzTarget, targets
 from gateway import routes
-from gateway.outcome import Message, MessageProcessor
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import Message, MessageProcessor
 
 pytestmark = pytest.mark.promise("P4")
 

@@ -17,9 +17,9 @@ from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_mutate import bend
 from deploy.chaos.fuzz_seeds import FuzzTarget, fitting_seeds, read_seeds, targets
 from gateway.decoders.shape import Reply
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings
 from ingest.contract.dead_letter import decode_dead_letter, encode_dead_letter
 from ingest.contract.errors import UnavailableError
 from ingest.contract.reading import Reading, ReadingRecord, decode_record, encode_record

@@ -8,9 +8,9 @@ import pytest
 
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_seeds import FuzzTarget, targets
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import Reading, decode_record
 from ingest.contract.topics import READINGS
 

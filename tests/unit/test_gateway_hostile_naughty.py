@@ -14,20 +14,20 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from prometheus_client import CollectorRegistry
-from tidegate_tests_fixtures_naughty import NAUGHTY
 
 from deploy.chaos.fuzz_checks import faults_of
-from deploy.process import configure_logging
-from gateway.decoders.mapping_settings import MappingSettings
-from gateway.outcome import Message, MessageProcessor, Outcome
-from gateway.receipts import make_receipts, receipt_topic
+from deploy.process_signals import configure_logging
+from gateway.decoders.mapping.settings import MappingSettings
+from gateway.gateway_settings import GatewaySettings, ReceiptSettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
+from gateway.replies.receipts import make_receipts, receipt_topic
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
 from ingest.contract.reading import Reading, ReadingRecord, decode_record
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import READINGS
 from lakehouse.query import run_sql
 from monitoring.metrics.gateway import GatewayMetrics
+from tests.support.naughty import NAUGHTY
 
 pytestmark = pytest.mark.promise("P4")
 

@@ -12,10 +12,10 @@ import pytest
 from deploy.chaos.fuzz_bombs import make_bomb
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_seeds import FuzzTarget, targets
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.profiles.policy import make_policy
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.reading import Reading, ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS

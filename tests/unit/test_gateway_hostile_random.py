@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from deploy.chaos.fuzz_checks import faults_of
 from deploy.chaos.fuzz_mutate import bend
 from deploy.chaos.fuzz_seeds import FuzzTarget, SeedMessage, fitting_seeds, read_seeds, targets
-from gateway.outcome import Message, MessageProcessor
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor
 from gateway.profiles.policy import make_policy
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 
 pytestmark = pytest.mark.promise("P4")
 

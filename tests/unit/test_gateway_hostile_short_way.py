@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from deploy.chaos.fuzz_bombs import make_bomb
 from deploy.chaos.fuzz_mutate import bend
-from gateway.block import Block
-from gateway.express import FastPathEncoder
-from gateway.outcome import MessageProcessor
+from gateway.delivery.block import Block
+from gateway.fast_path.encoder import FastPathEncoder
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import MessageProcessor
 from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings
 from ingest.contract.reading import decode_record
 
 TABLE = tomllib.loads((Path(__file__).parent / "hostile" / "outcomes.toml").read_text("utf-8"))

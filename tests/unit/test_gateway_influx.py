@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.decode_file import decode_lines
 from gateway.decoders.influx import parse_influx
+from gateway.devtools.decode_file import decode_lines
+from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.json_text import BadNumber, Document
-from gateway.outcome import Message, MessageProcessor
+from gateway.message_processor import Message, MessageProcessor
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import decode_record
 from ingest.contract.reasons import Reason

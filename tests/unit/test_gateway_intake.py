@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-import gateway.intake
-from gateway.block import Block
-from gateway.express import FastPathEncoder
-from gateway.intake import MessageIntake
-from gateway.outcome import MessageProcessor
+import gateway.delivery.intake
+from gateway.delivery.block import Block
+from gateway.delivery.intake import MessageIntake
+from gateway.fast_path.encoder import FastPathEncoder
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import MessageProcessor
+from gateway.mqtt.session_events import Incoming
 from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
-from gateway.session_events import Incoming
-from gateway.settings import GatewaySettings
 from ingest.contract.reading import decode_record
 
 LIMITS = GatewaySettings()
@@ -49,7 +49,7 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, type[Exception]], li
             setattr(block, column, FailingOnce(error))
             return block
 
-        monkeypatch.setattr(gateway.intake, "Block", make)
+        monkeypatch.setattr(gateway.delivery.intake, "Block", make)
         intake = MessageIntake(
             MessageProcessor(ROUTES, LIMITS),
             FastPathEncoder(ROUTES, LIMITS, ReadingPolicy()),

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.outcome import Message, MessageProcessor
-from gateway.profiles.folder import ProfileFolder
-from gateway.profiles.judged import JudgementCache
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import Message, MessageProcessor
+from gateway.profiles.judgement_cache import JudgementCache
 from gateway.profiles.policy import ProfilePolicy
+from gateway.profiles.profile_folder import ProfileFolder
 from gateway.rate import DeviceRate
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings
 from ingest.contract.reasons import Reason
 
 T0 = 1_790_000_000_000_000

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from gateway.decoders.vendor_settings import OwnVendors, VendorSettings
+from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.keep_field import add_keep_steps, find_keep_step
-from gateway.outcome import Message, MessageProcessor
+from gateway.message_processor import Message, MessageProcessor
 from gateway.routes import Route, RouteTable, compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import decode_record
 
 LIMITS, NONE = GatewaySettings(), OwnVendors()

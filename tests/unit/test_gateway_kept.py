@@ -2,8 +2,8 @@
 
 import pytest
 
-import gateway.kept
-from gateway.kept import BoundedCache
+import gateway.fast_path.bounded_cache
+from gateway.fast_path.bounded_cache import BoundedCache
 
 
 def test_what_is_kept_is_there_and_too_large_an_entry_is_not() -> None:
@@ -15,7 +15,7 @@ def test_what_is_kept_is_there_and_too_large_an_entry_is_not() -> None:
 
 
 def test_it_forgets_all_before_it_grows_past_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway.kept, "MAX_BYTES", 1000)
+    monkeypatch.setattr(gateway.fast_path.bounded_cache, "MAX_BYTES", 1000)
     kept: BoundedCache[int, None] = BoundedCache(100)
     for number in range(500):
         kept.keep(number, None, 90)
@@ -24,7 +24,7 @@ def test_it_forgets_all_before_it_grows_past_its_bytes(monkeypatch: pytest.Monke
 
 
 def test_it_forgets_all_before_it_grows_past_its_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway.kept, "MAX_ENTRIES", 10)
+    monkeypatch.setattr(gateway.fast_path.bounded_cache, "MAX_ENTRIES", 10)
     kept: BoundedCache[int, None] = BoundedCache(100)
     for number in range(35):
         kept.keep(number, None, 0)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from deploy.cli import run
+from gateway.delivery.sequence import SequenceTracker
 from gateway.left_out import encode_left_out, read_left_out
-from gateway.own_state import GatewayState
-from gateway.sequence import SequenceTracker
+from gateway.memory.restart_state import GatewayState
 from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.memory import MemoryLog
@@ -116,7 +116,7 @@ def test_route_ls_lists_what_was_dropped(monkeypatch: pytest.MonkeyPatch, capsys
     def read_state(*_args: Any, **_more: Any) -> list[tuple[str, bytes]]:
         return [("tidegate/gw-1/left_out", value)]
 
-    monkeypatch.setattr("ingest.state.read_state", read_state)
+    monkeypatch.setattr("ingest.gateway_state.read_state", read_state)
     assert run(["route", "ls", "--dropped"]) == 0
     assert "7  temp  [[routes]] number 1 (site/#)  gw-1" in capsys.readouterr().out
     assert run(["route", "ls", "--dropped", "--json"]) == 0

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from gateway.decoders.mapping import BadPath, CompiledMapping
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping.engine import BadPath, CompiledMapping
+from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.shape import Decoded, Ignored, RouteMatch
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 
@@ -312,8 +312,8 @@ def test_a_message_of_too_many_readings_is_refused_whole() -> None:
 
 
 def test_names_that_come_once_only_are_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.decoders.mapping_names._MAX_NAMES", 10)
-    monkeypatch.setattr("gateway.decoders.mapping_names._MAX_CONTEXTS", 3)
+    monkeypatch.setattr("gateway.decoders.mapping.names._MAX_NAMES", 10)
+    monkeypatch.setattr("gateway.decoders.mapping.names._MAX_CONTEXTS", 3)
     mapping = CompiledMapping(MappingSettings(prefix="{.p}."), ())
     for n in range(50):
         body = {"p": f"p{n}", **{f"m{k}": k for k in range(20)}, "o": {f"x{k}": {"y": 1} for k in range(20)}}
@@ -326,7 +326,7 @@ def test_names_that_come_once_only_are_not_kept_for_ever(monkeypatch: pytest.Mon
 
 
 def test_all_mappings_together_keep_a_bounded_number_of_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.decoders.mapping_names._MAX_HELD", 100)
+    monkeypatch.setattr("gateway.decoders.mapping.names._MAX_HELD", 100)
     mappings = [CompiledMapping(MappingSettings(), ()) for _ in range(5)]
     for n in range(40):
         body = json.dumps({f"m{n}.{k}": k for k in range(20)}).encode()
@@ -336,7 +336,7 @@ def test_all_mappings_together_keep_a_bounded_number_of_names(monkeypatch: pytes
 
 
 def test_mappings_that_are_gone_take_no_room_from_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.decoders.mapping_names._MAX_HELD", 100)
+    monkeypatch.setattr("gateway.decoders.mapping.names._MAX_HELD", 100)
     body = json.dumps({f"m{n}": n for n in range(20)}).encode()
     for _ in range(10):
         assert isinstance(CompiledMapping(MappingSettings(), ())(body, MATCH, LIMITS, NOW_US), Decoded)

@@ -1,7 +1,8 @@
 """Columns and rows inside a document: places, times with offsets, and units in a tree of their own."""
 
 import pytest
-from tidegate_tests_fixtures_mapping import HOURLY, decode, shown
+
+from tests.support.mapping import HOURLY, decode, shown
 
 PPMP = """
 device = "{$.device.id}"

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from deploy.cli import run
 from deploy.settings import load_settings
-from gateway.decode_file import decode_lines
-from gateway.decoders.mapping_extends import extend_mapping, resolve_extends
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping.extends import extend_mapping, resolve_extends
+from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.vendor_settings import VendorSettings
-from gateway.outcome import Message, MessageProcessor
-from gateway.presets.load import load_vendors
+from gateway.devtools.decode_file import decode_lines
+from gateway.devtools.show_mapping import show_mapping, show_vendor
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor
+from gateway.presets.loader import load_vendors
 from gateway.routes import compile_routes, shipped_mappings
-from gateway.settings import GatewaySettings, RouteSettings
-from gateway.show_mapping import show_mapping, show_vendor
 from ingest.contract.errors import ConfigError
 from ingest.contract.reading import decode_record
 

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.decoders import mapping_names
-from gateway.decoders.mapping import CompiledMapping
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping import names as mapping_names
+from gateway.decoders.mapping.engine import CompiledMapping
+from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.glob import glob_pattern
-from gateway.outcome import Message, MessageProcessor
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.glob_patterns import glob_pattern
+from gateway.message_processor import Message, MessageProcessor
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import ReadingRecord, decode_record
 
 NOW_US = 1_764_331_200_000_000

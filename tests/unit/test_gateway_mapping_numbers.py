@@ -6,13 +6,13 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_tests_fixtures_mapping import LIMITS, MATCH, NOW_US, shown
 
-from gateway.decoders.mapping import CompiledMapping
-from gateway.decoders.mapping_numbers import NumberRule
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping.engine import CompiledMapping
+from gateway.decoders.mapping.settings import MappingSettings
+from gateway.decoders.mapping.text_numbers import NumberRule
+from gateway.decoders.mapping.value_settings import NumberSettings
 from gateway.decoders.shape import Decoded
-from gateway.decoders.value_settings import NumberSettings
+from tests.support.mapping import LIMITS, MATCH, NOW_US, shown
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tidegate_tests_fixtures_mapping import HOURLY, LIMITS, MATCH, NOW_US, decode, shown
 
-from gateway.decoders.mapping import BadPath, CompiledMapping
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping.engine import BadPath, CompiledMapping
+from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.shape import Decoded
 from ingest.contract.dead_letter import Reject
+from tests.support.mapping import HOURLY, LIMITS, MATCH, NOW_US, decode, shown
 
 
 def in_base64(text: str) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.decode_file import decode_lines
-from gateway.settings import GatewaySettings, RouteSettings
+from gateway.devtools.decode_file import decode_lines
+from gateway.gateway_settings import GatewaySettings, RouteSettings
 
 NOW_US = round(datetime(2026, 11, 29, 12, tzinfo=UTC).timestamp()) * 1_000_000
 T = 1_795_900_000

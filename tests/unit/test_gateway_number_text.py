@@ -6,11 +6,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_tests_fixtures_outcome import decide, letters_of, record_of, stored
 
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
+from tests.support.outcome import decide, letters_of, record_of, stored
 
 READ = [
     ("1,016.76", 1016.76, None),

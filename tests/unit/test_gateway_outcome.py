@@ -8,8 +8,13 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_tests_fixtures_naughty import NAUGHTY
-from tidegate_tests_fixtures_outcome import (
+
+from gateway.dead_letters import MAX_PARTS, shrink_dead_letter
+from gateway.decoders import registry
+from gateway.message_processor import Outcome
+from ingest.contract.dead_letter import decode_dead_letter
+from tests.support.naughty import NAUGHTY
+from tests.support.outcome import (
     LIMITS,
     NATIVE,
     decide,
@@ -18,11 +23,6 @@ from tidegate_tests_fixtures_outcome import (
     record_of,
     stored,
 )
-
-from gateway.dead_letters import MAX_PARTS, shrink_dead_letter
-from gateway.decoders import registry
-from gateway.outcome import Outcome
-from ingest.contract.dead_letter import decode_dead_letter
 
 # Dead letters.
 

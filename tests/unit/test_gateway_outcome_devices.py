@@ -13,12 +13,12 @@ from deploy.chaos.fuzz_checks import faults_of
 from gateway.dead_letters import MAX_PARTS
 from gateway.decoders import registry as decoders
 from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.gateway_settings import GatewaySettings, ReceiptSettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.policy import ReadingPolicy
-from gateway.receipts import make_receipts
 from gateway.redrive import DeadLetter, judge_dead_letters
+from gateway.replies.receipts import make_receipts
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, Reject, decode_dead_letter
 from ingest.contract.reading import Reading, decode_record
 from ingest.contract.reasons import IgnoredReason, Reason

@@ -5,7 +5,8 @@ import json
 import tracemalloc
 
 import pytest
-from tidegate_tests_fixtures_outcome import (
+
+from tests.support.outcome import (
     NATIVE,
     decide,
     letters_of,

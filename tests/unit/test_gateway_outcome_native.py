@@ -7,7 +7,9 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_tests_fixtures_outcome import (
+
+from ingest.contract.reading import hash_payload
+from tests.support.outcome import (
     NATIVE,
     NOW_US,
     decide,
@@ -16,8 +18,6 @@ from tidegate_tests_fixtures_outcome import (
     record_of,
     stored,
 )
-
-from ingest.contract.reading import hash_payload
 
 # The native format: messages refused as a whole.
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.own_state import GatewayState, is_own_state
-from gateway.sequence import SequenceTracker
-from gateway.shared_id import SharedIdDetector
+from gateway.delivery.sequence import SequenceTracker
+from gateway.memory.restart_state import GatewayState, is_own_state
+from gateway.memory.shared_id import SharedIdDetector
 from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.memory import MemoryLog

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from deploy.settings import load_settings
-from gateway.decode_file import BadLine, decode_lines
-from gateway.settings import GatewaySettings
+from gateway.devtools.decode_file import BadLine, decode_lines
+from gateway.gateway_settings import GatewaySettings
 
 TESTS = Path(__file__).parents[1]
 PAYLOADS = TESTS / "data" / "payloads.jsonl"

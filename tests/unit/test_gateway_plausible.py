@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_tests_fixtures_outcome import LIMITS, NOW_US, decide, letters_of, native, record_of, stored
 
-from gateway.block import Block
-from gateway.express import FastPathEncoder
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.delivery.block import Block
+from gateway.fast_path.encoder import FastPathEncoder
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.plausible.quantity import find_quantity
 from gateway.plausible.table import CALM_HIGH, CALM_LOW, load_table
 from gateway.policy import ReadingPolicy
 from gateway.profiles.explain import describe_profile
-from gateway.profiles.parse import BadProfile, parse_profile
 from gateway.profiles.policy import ProfilePolicy, make_policy
+from gateway.profiles.profile_file import BadProfile, parse_profile
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
+from tests.support.outcome import LIMITS, NOW_US, decide, letters_of, native, record_of, stored
 
 TABLE = load_table()
 PRESETS = compile_routes((RouteSettings(filter="gen/#"),), LIMITS)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from gateway.device_registry import DeviceRegistry, add_device
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.policy import ReadingPolicy
-from gateway.profiles.folder import ProfileFolder
 from gateway.profiles.policy import ProfilePolicy, make_policy
+from gateway.profiles.profile_folder import ProfileFolder
 from gateway.rate import DeviceRate
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.errors import ConfigError
 from ingest.contract.reading import ReadingRecord, decode_record

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from gateway.decode_file import decode_lines
-from gateway.settings import GatewaySettings
+from gateway.devtools.decode_file import decode_lines
+from gateway.gateway_settings import GatewaySettings
 
 LIMITS = GatewaySettings(zone="Europe/Berlin")
 RECEIVED_US = 1_764_331_200_000_000

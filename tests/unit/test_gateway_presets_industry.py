@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import READINGS

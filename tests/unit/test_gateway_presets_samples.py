@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Message, MessageProcessor, Outcome
-from gateway.presets.load import load_presets
+from gateway.gateway_settings import GatewaySettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
+from gateway.presets.loader import load_presets
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import READINGS

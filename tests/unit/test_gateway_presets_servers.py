@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.decode_file import decode_lines
-from gateway.settings import GatewaySettings
+from gateway.devtools.decode_file import decode_lines
+from gateway.gateway_settings import GatewaySettings
 
 LIMITS = GatewaySettings(clock_behind_seconds=0)
 DRAGINO = {"BatV": 3.073, "TempC_SHT": "21.50", "TempC_DS": "327.67", "Node_type": "LHT65N"}

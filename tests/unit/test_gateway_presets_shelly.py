@@ -1,7 +1,8 @@
 """Shelly devices: units that the user or a role defines, codes of its integrations, and sensors that it relays."""
 
 import pytest
-from tidegate_tests_fixtures_presets import Shown
+
+from tests.support.presets import Shown
 
 
 # home-assistant/core 00bd63c0, components/shelly/sensor.py: xfreq in the user's unit; energy of an object in kWh, not Wh.

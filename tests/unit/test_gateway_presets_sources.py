@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_presets import Shown
+
+from tests.support.presets import Shown
 
 # docs.enocean.cloud, "Sensor telemetry"; iotconnector-docs.readthedocs.io, "MQTT API".
 MULTISENSOR = {

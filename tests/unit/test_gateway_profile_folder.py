@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.profiles import folder as folder_module
-from gateway.profiles.folder import ProfileFolder
+from gateway.profiles import profile_folder as folder_module
 from gateway.profiles.model import Profile
-from gateway.profiles.parse import parse_profile
-from gateway.profiles.select import ProfileSet
+from gateway.profiles.profile_file import parse_profile
+from gateway.profiles.profile_folder import ProfileFolder
+from gateway.profiles.profile_set import ProfileSet
 from ingest.contract.errors import ConfigError
 
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.publish_packet import MAX_PROPERTIES, BadPacket, read_publish, split_packets
-from gateway.session_events import Incoming, Received
+from gateway.mqtt.publish_parser import MAX_PROPERTIES, BadPacket, read_publish, split_packets
+from gateway.mqtt.session_events import Incoming, Received
 
 
 def text(value: bytes) -> bytes:

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from gateway.publisher import Publisher
-from gateway.settings import MqttSettings
+from gateway.devtools.publisher import Publisher
+from gateway.gateway_settings import MqttSettings
 from ingest.contract.errors import ConfigError
 
 

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.accounts import MetricAccumulator
-from gateway.ack_chain import AckChain
-from gateway.block import Block
 from gateway.decoders.state import DecoderState
-from gateway.outcome import Message, MessageProcessor
-from gateway.pump import Deliverer
+from gateway.delivery.ack_chain import AckChain
+from gateway.delivery.block import Block
+from gateway.delivery.deliverer import Deliverer
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor
+from gateway.metric_accumulator import MetricAccumulator
+from gateway.mqtt.session_events import Received
 from gateway.routes import compile_routes
-from gateway.session_events import Received
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import decode_record
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, OUTCOMES, READINGS

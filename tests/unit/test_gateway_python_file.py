@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.decode_file import describe_outcome
 from gateway.decoders import python_file
 from gateway.decoders.shape import RouteMatch
-from gateway.outcome import Message, MessageProcessor
+from gateway.devtools.decode_file import describe_outcome
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 

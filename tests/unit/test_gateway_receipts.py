@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway import receipts as module
 from gateway.decoders.shape import Reply
-from gateway.receipts import DeviceReceipts, make_receipts, receipt_topic
-from gateway.refusal import Rejection
+from gateway.gateway_settings import GatewaySettings, ReceiptSettings, RouteSettings
+from gateway.replies import receipts as module
+from gateway.replies.receipts import DeviceReceipts, make_receipts, receipt_topic
+from gateway.replies.rejection import Rejection
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, ReceiptSettings, RouteSettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 from monitoring.metrics.gateway import GatewayMetrics

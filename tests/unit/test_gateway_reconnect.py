@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from gateway.reconnect import FIRST_SECONDS, QUICK_LOSSES, ReconnectBackoff
+from gateway.mqtt.backoff import FIRST_SECONDS, QUICK_LOSSES, ReconnectBackoff
 
 
 def fight(seconds: float, longest_seconds: float) -> list[float]:
@@ -31,7 +31,7 @@ def test_two_gateways_of_one_client_id_disturb_each_other_less_and_less_without_
     longest_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for draw in (min, max):
-        monkeypatch.setattr("gateway.reconnect.random.uniform", lambda low, high, draw=draw: draw(low, high))
+        monkeypatch.setattr("gateway.mqtt.backoff.random.uniform", lambda low, high, draw=draw: draw(low, high))
         takeovers = fight(4 * 3600, longest_seconds)
         pauses = [later - earlier for earlier, later in itertools.pairwise(takeovers)]
         settled = pauses[30:]

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Message, MessageProcessor
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor
 from gateway.redrive import DeadLetter, judge_dead_letters
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.reading import REDRIVE_GATEWAY, decode_record, hash_payload
 from ingest.contract.topics import DEAD_LETTERS, READINGS

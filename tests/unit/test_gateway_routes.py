@@ -6,13 +6,13 @@ from pydantic import ValidationError
 
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.policy import ReadingPolicy
-from gateway.presets.load import load_presets
+from gateway.presets.loader import load_presets
 from gateway.routes import OWN, RouteTable, compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 from ingest.contract.reading import decode_record

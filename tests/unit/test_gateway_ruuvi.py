@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.decoders.ruuvi import decode_ruuvi, read_format_5
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.decode_file import decode_lines
-from gateway.settings import GatewaySettings, RouteSettings
+from gateway.devtools.decode_file import decode_lines
+from gateway.gateway_settings import GatewaySettings, RouteSettings
 
 pytestmark = pytest.mark.promise("P6")
 

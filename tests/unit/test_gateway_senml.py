@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.decoders.senml import RELATIVE_TIME, decode_senml
-from gateway.decoders.senml_names import split_name
+from gateway.decoders.senml.decoder import RELATIVE_TIME, decode_senml
+from gateway.decoders.senml.name_split import split_name
 from gateway.decoders.shape import Decoded, RouteMatch
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sequence import DAY_SECONDS, SequenceRestart, SequenceTracker
+from gateway.delivery.sequence import DAY_SECONDS, SequenceRestart, SequenceTracker
 
 
 def test_gap_then_late_arrival() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from gateway.settings import MqttSettings
+from gateway.gateway_settings import MqttSettings
 
 
 @pytest.mark.parametrize(

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from gateway.client import MqttSession
-from gateway.connection import subscriptions
-from gateway.session_events import SessionEvents
-from gateway.settings import MqttSettings
+from gateway.gateway_settings import MqttSettings
+from gateway.mqtt.paho_client import subscriptions
+from gateway.mqtt.session import MqttSession
+from gateway.mqtt.session_events import SessionEvents
 
 FILTERS = ("$share/gateways/site/#", "site/#")
 

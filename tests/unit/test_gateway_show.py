@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.show import MAX_CHARACTERS, show_value
+from gateway.safe_text import MAX_CHARACTERS, show_value
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.decoders.protobuf import as_bytes, as_text, read_fields
 from gateway.decoders.shape import Decoded, Ignored, RouteMatch
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
 from ingest.contract.dead_letter import Reject
 
 Encode = Callable[..., bytes]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.decoders.shape import Decoded
-from gateway.decoders.sparkplug_nodes import EdgeNodes
+from gateway.decoders.sparkplug.nodes import EdgeNodes
 from gateway.decoders.state import DecoderState
 
 Encode = Callable[..., bytes]

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from gateway.decoders.time_names import USUAL_NAMES
-from gateway.settings import GatewaySettings, RouteSettings
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.suggest.key_units import unit_of_key
+from gateway.suggest.message_families import SampleMessage, read_samples
 from gateway.suggest.propose import Proposal, propose_routes
-from gateway.suggest.sample import SampleMessage, read_samples
-from gateway.suggest.times import time_format
-from gateway.suggest.units import unit_of_key
+from gateway.suggest.time_fields import time_format
 
 LIMITS = GatewaySettings(presets=())
 AT_US = 1_795_900_000_000_000

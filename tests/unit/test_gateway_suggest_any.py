@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.settings import GatewaySettings, RouteSettings
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.suggest.message_families import SampleMessage
 from gateway.suggest.propose import propose_routes
-from gateway.suggest.sample import SampleMessage
 
 LIMITS = GatewaySettings()
 AT_US = 1_795_900_000_000_000

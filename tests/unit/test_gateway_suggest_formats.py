@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
+from gateway.suggest.message_families import SampleMessage
 from gateway.suggest.propose import propose_routes
-from gateway.suggest.sample import SampleMessage
 
 CASES: Final = [
     json.loads(line) for line in (Path(__file__).parents[1] / "data/route-drafts.jsonl").read_text("utf-8").splitlines()

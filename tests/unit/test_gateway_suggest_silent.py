@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from gateway.settings import GatewaySettings
+from gateway.gateway_settings import GatewaySettings
+from gateway.suggest.message_families import SampleMessage
 from gateway.suggest.propose import Proposal, propose_routes
-from gateway.suggest.sample import SampleMessage
 
 LIMITS = GatewaySettings(presets=())
 AT_US = 1_795_900_000_000_000

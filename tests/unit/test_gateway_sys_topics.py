@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.sys_topics import SYS_FILTERS, SysFigures
+from gateway.mqtt.sys_topics import SYS_FILTERS, SysFigures
 from monitoring.metrics.monitor import BROKER
 
 

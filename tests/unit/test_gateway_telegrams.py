@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gateway.outcome import Message, MessageProcessor
+from gateway.gateway_settings import GatewaySettings, RouteSettings
+from gateway.message_processor import Message, MessageProcessor
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.topics import READINGS
-from streaming.conflicts import COMPARED_COLUMNS, DuplicateComparator
+from streaming.duplicate_comparator import COMPARED_COLUMNS, DuplicateComparator
 
 RECEIVED_US = 1_795_900_000_000_000
 TIME = "2026-11-28T21:06:40Z"

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gateway.decode_file import decode_lines
-from gateway.settings import GatewaySettings, RouteSettings
+from gateway.devtools.decode_file import decode_lines
+from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.time_formats import BadFormat, CompiledTimeFormat, read_any_time
-from gateway.times import Instant
+from gateway.time_rules import Instant
 from ingest.contract.dead_letter import Reject
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.json_text import BadNumber
-from gateway.times import Instant, check_plausible_time, native_time, read_time
+from gateway.time_rules import Instant, check_plausible_time, native_time, read_time
 from ingest.contract.dead_letter import Reject
 
 pytestmark = pytest.mark.promise("P6")

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.topics import (
+from gateway.topic_filters import (
     BadFilter,
     compile_filter,
     empty_level,

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.decoders import mapping_case, mapping_reader
-from gateway.decoders.mapping_settings import MappingSettings
+from gateway.decoders.mapping import compiled_case as mapping_case
+from gateway.decoders.mapping import reader as mapping_reader
+from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.number_text import guess_number
+from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.json_text import Document, parse_json
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
-from gateway.settings import GatewaySettings, RouteSettings
-from gateway.times import read_time
+from gateway.time_rules import read_time
 from ingest.contract.dead_letter import Reject
 
 NAMES = st.sampled_from(["t", "ts", "time", "at", "value", "unit", "temp", "state", "id", "log", "a", "b", "a.b", ":k"])

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from deploy.cli import app
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
-from gateway.outcome import Message, MessageProcessor, Outcome
+from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import ConfigError

@@ -4,22 +4,22 @@ import json
 from typing import Any
 
 import pytest
-from tidegate_tests_fixtures_outcome import LIMITS, NATIVE, NOW_US, decide, native, record_of
 
-from gateway.ack_chain import AckChain
-from gateway.block import Block
-from gateway.express import FastPathEncoder
-from gateway.intake import MessageIntake
+from gateway.delivery.ack_chain import AckChain
+from gateway.delivery.block import Block
+from gateway.delivery.intake import MessageIntake
+from gateway.delivery.sequence import SequenceTracker
+from gateway.fast_path.encoder import FastPathEncoder
+from gateway.gateway_settings import RouteSettings
 from gateway.message import Message
-from gateway.outcome import MessageProcessor
+from gateway.message_processor import MessageProcessor
+from gateway.mqtt.session_events import Incoming, Received
 from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
-from gateway.sequence import SequenceTracker
-from gateway.session_events import Incoming, Received
-from gateway.settings import RouteSettings
 from ingest.contract.outcome import Count
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.reasons import IgnoredReason
+from tests.support.outcome import LIMITS, NATIVE, NOW_US, decide, native, record_of
 
 SINCE_US = NOW_US - 3_600_000_000
 ROUTES = compile_routes((), LIMITS)

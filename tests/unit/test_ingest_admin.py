@@ -9,9 +9,9 @@ from confluent_kafka.admin import ConfigResource, ResourceType
 
 from ingest.contract.errors import ConfigError, RetryableError
 from ingest.contract.topics import READINGS
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import create_topic, ensure_topics
-from ingest.topic_state import describe_topics
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.describe import describe_topics
+from ingest.topics.setup import create_topic, ensure_topics
 
 
 class SilentClient:
@@ -26,13 +26,13 @@ class SilentClient:
 
 @pytest.fixture(autouse=True)
 def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.admin.TIMEOUT_SECONDS", -1)
+    monkeypatch.setattr("ingest.topics.admin.TIMEOUT_SECONDS", -1)
     for module in ("topic_setup", "topic_state"):
         monkeypatch.setattr(f"ingest.{module}.admin_client", lambda _settings: SilentClient())
 
 
 def test_topics_that_are_not_made_in_time_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.topic_setup.partition_counts", lambda *_: {})
+    monkeypatch.setattr("ingest.topics.setup.partition_counts", lambda *_: {})
     made: list[str] = []
     with pytest.raises(RetryableError, match=r"creating topic .*: no answer in time"):
         ensure_topics(KafkaSettings(), on_made=made.append)
@@ -40,7 +40,7 @@ def test_topics_that_are_not_made_in_time_are_tried_again(monkeypatch: pytest.Mo
 
 
 def test_a_topic_that_is_not_described_in_time_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.topic_state.partition_counts", lambda *_: {READINGS: 1})
+    monkeypatch.setattr("ingest.topics.describe.partition_counts", lambda *_: {READINGS: 1})
     with pytest.raises(RetryableError, match=r"describing topic telemetry\.readings: no answer in time"):
         describe_topics(KafkaSettings(), [READINGS])
 
@@ -57,8 +57,8 @@ def test_more_copies_than_brokers_are_refused_by_their_number_and_both_places_th
                 future.set_exception(KafkaException(KafkaError(KafkaError.INVALID_REPLICATION_FACTOR, "1 broker.")))
             return futures
 
-    monkeypatch.setattr("ingest.topic_setup.partition_counts", lambda *_: {})
-    monkeypatch.setattr("ingest.topic_setup.admin_client", lambda _settings: OneBroker())
+    monkeypatch.setattr("ingest.topics.setup.partition_counts", lambda *_: {})
+    monkeypatch.setattr("ingest.topics.setup.admin_client", lambda _settings: OneBroker())
     settings = KafkaSettings(replication=5)
     wanted = "with 5 copies: 1 broker. Set --replication, or kafka.replication in the settings, to at most the number of brokers"
     for make in (lambda: ensure_topics(settings), lambda: create_topic(settings, "t", partitions=1)):

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ingest.admin import wait_for_kafka
-from ingest.consumer import read_range
 from ingest.contract.errors import ConfigError
-from ingest.groups import OffsetMirror
+from ingest.groups.offset_mirror import OffsetMirror
+from ingest.kafka_settings import KafkaSettings
 from ingest.producer import KafkaWriter
-from ingest.settings import KafkaSettings
+from ingest.read.offset_range import read_range
+from ingest.topics.admin import wait_for_kafka
 
 CLIENTS: list[Callable[[KafkaSettings], object]] = [
     lambda settings: wait_for_kafka(settings, threading.Event(), str),

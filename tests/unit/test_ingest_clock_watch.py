@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from prometheus_client import Gauge
 
-from gateway.times import YEAR_2000_S, refuse_unset_clock
+from gateway.time_rules import YEAR_2000_S, refuse_unset_clock
 from ingest.clock_watch import ClockWatch
 from ingest.contract.errors import FatalError
 

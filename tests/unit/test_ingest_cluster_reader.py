@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from ingest.cluster_reader import ClusterReader
-from ingest.cluster_state import PartitionState
 from ingest.contract.errors import RetryableError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.lag.cluster_reader import ClusterReader
+from ingest.lag.cluster_state import PartitionState
 
 PARTITIONS = [
     PartitionState("a", 0, None, None, 1, (1,), (1,)),

@@ -6,8 +6,8 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, Message
 
-from ingest.flight import ProducerBatch
 from ingest.log import DeliveryError, FailureKind
+from ingest.producer_batch import ProducerBatch
 
 ERROR = KafkaError(KafkaError._FAIL)
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from ingest import offsets
-from ingest.offsets import offsets_at
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics import offsets
+from ingest.topics.offsets import offsets_at
 
 
 @pytest.mark.parametrize(("time_ms", "asked"), [(-1, 0), (-2, 0), (-62_135_596_800_000, 0), (0, 0), (7, 7)])

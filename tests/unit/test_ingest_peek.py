@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ingest.peek_key import partition_of_key
-from ingest.peek_merge import HeldBytes, WalkResult, merge_page
-from ingest.peek_reader import BrowseBudget
-from ingest.peek_record import RecordPiece, ShownRecord, show_record
+from ingest.read.bounded_reader import BrowseBudget
+from ingest.read.key_partition import partition_of_key
+from ingest.read.page_merge import HeldBytes, WalkResult, merge_page
+from ingest.read.shown_record import RecordPiece, ShownRecord, show_record
 
 
 def a_record(partition: int, offset: int, at_ms: int | None = None) -> ShownRecord:

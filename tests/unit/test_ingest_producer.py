@@ -5,9 +5,9 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingest.kafka_settings import KafkaSettings
 from ingest.producer import KafkaWriter, classify_kafka_error
 from ingest.record_limits import MAX_BATCH_BYTES, LearnedLimits, RecordLimits
-from ingest.settings import KafkaSettings
 
 KNOWN = RecordLimits({"t": 1_000_000}, 1_000_000, LearnedLimits())
 

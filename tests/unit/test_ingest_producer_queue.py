@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 import ingest.producer
+from ingest.kafka_settings import KafkaSettings
 from ingest.log import DeliveryError, Failure
 from ingest.producer import KafkaWriter
-from ingest.settings import KafkaSettings
 
 KBYTES = 2049
 """The smallest queue that the settings allow; a flight takes half of it."""

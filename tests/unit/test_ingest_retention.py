@@ -3,7 +3,7 @@
 import pytest
 
 from ingest.contract.topics import topic_specs
-from ingest.retention import ConfigChange, retention_config
+from ingest.topics.retention import ConfigChange, retention_config
 
 
 def test_limits_are_kafkas_own_settings() -> None:

@@ -6,8 +6,8 @@ import pytest
 from pydantic import SecretStr
 
 from ingest.contract.errors import ConfigError
+from ingest.kafka_settings import KafkaSettings
 from ingest.security import client_conf, consumer_conf, jvm_conf, producer_conf
-from ingest.settings import KafkaSettings
 
 SASL: dict[str, Any] = {
     "security_protocol": "SASL_SSL",

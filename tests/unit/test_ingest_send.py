@@ -7,12 +7,12 @@ import pytest
 from confluent_kafka import KafkaError, Message
 from pydantic import SecretStr
 
-from ingest import send_outgoing as sending
-from ingest import tail as reading
+from ingest import manual_producer as sending
 from ingest.contract.errors import UnavailableError
-from ingest.send import OutgoingRecord, send_outgoing
-from ingest.settings import KafkaSettings
-from ingest.tail import TailRecord, TailStart, _take, tail
+from ingest.kafka_settings import KafkaSettings
+from ingest.manual_producer import OutgoingRecord, send_outgoing
+from ingest.read import tail as reading
+from ingest.read.tail import TailRecord, TailStart, _take, tail
 
 
 class _Producer:

@@ -9,16 +9,23 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pydantic import SecretStr
 
-from ingest import consumer, group_state, groups, offsets, rewind, topic_config, topic_rights, topic_setup
 from ingest.contract.errors import FatalError, MissingRightError, TidegateError, UnavailableError
-from ingest.group_state import describe_group
-from ingest.groups import delete_group
-from ingest.offsets import end_offsets
-from ingest.settings import KafkaSettings
-from ingest.tail import judge_error
-from ingest.topic_config import change_topic
-from ingest.topic_rights import topic_not_found
-from ingest.topic_setup import create_topic, delete_topic
+from ingest.groups import describe as group_state
+from ingest.groups import offset_mirror as groups
+from ingest.groups import rewind
+from ingest.groups.describe import describe_group
+from ingest.groups.offset_mirror import delete_group
+from ingest.kafka_settings import KafkaSettings
+from ingest.read import offset_range as consumer
+from ingest.read.tail import judge_error
+from ingest.topics import config as topic_config
+from ingest.topics import offsets
+from ingest.topics import rights as topic_rights
+from ingest.topics import setup as topic_setup
+from ingest.topics.config import change_topic
+from ingest.topics.offsets import end_offsets
+from ingest.topics.rights import topic_not_found
+from ingest.topics.setup import create_topic, delete_topic
 
 SETTINGS = KafkaSettings(
     security_protocol="SASL_PLAINTEXT",

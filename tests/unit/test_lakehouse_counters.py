@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tidegate_tests_fixtures_counters import Gain, Reading, gains_of, reading_rows
 
 from lakehouse.counters import COUNTER_DELTAS_SQL
+from tests.support.counters import Gain, Reading, gains_of, reading_rows
 
 SECONDS_10 = 10_000_000
 Example = list[tuple[float, float | None, str | None]]

@@ -13,7 +13,7 @@ from deploy.cli import run
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table
 from lakehouse.create import create_table
-from lakehouse.derived import ALL_TABLES, LATEST
+from lakehouse.derived_tables import ALL_TABLES, LATEST
 from lakehouse.diff import KEYS, diff_table
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from lakehouse.follow import TableFollower
+from lakehouse.table_follower import TableFollower
 
 
 def append(root: Path, devices: list[str]) -> None:

@@ -21,7 +21,7 @@ from lakehouse import maintenance
 from lakehouse.maintenance import SMALL_BYTES, TableState, expired_files, plan_join, table_state
 from lakehouse.maintenance_log import clean_log, commit_time, last_checkpoint, write_checkpoint
 from lakehouse.maintenance_vacuum import SweepResult, sweep_files
-from streaming.maintain.holds import needed_since
+from streaming.maintain.retention_holds import needed_since
 
 TODAY = date(2026, 5, 3)
 HOUR = 3600.0
@@ -200,8 +200,8 @@ def test_checkpoints_of_one_hour_are_thinned_out_to_one(root: str) -> None:
 
 def test_what_the_slowest_derivation_has_not_seen_is_kept_for_it(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: dict[str, Any] = {"readings": 3}
-    monkeypatch.setattr("streaming.maintain.holds.read_cursor", lambda root, table: seen)
-    monkeypatch.setattr("streaming.maintain.holds.table_names", lambda root: ["readings", "latest"])
+    monkeypatch.setattr("streaming.maintain.retention_holds.read_cursor", lambda root, table: seen)
+    monkeypatch.setattr("streaming.maintain.retention_holds.table_names", lambda root: ["readings", "latest"])
     default = time.time()
     written = (commit_time(root, "readings", 4) or 0) - HOUR  # its files are older than the commit
     assert needed_since(root, "readings", default=default) == written

@@ -15,8 +15,8 @@ from ingest.contract.errors import TidegateError
 from lakehouse import query
 from lakehouse.create import ensure_tables
 from lakehouse.dataset import dataset_of
-from lakehouse.derived import ALL_TABLES
-from lakehouse.prune import needed_files
+from lakehouse.derived_tables import ALL_TABLES
+from lakehouse.file_pruning import needed_files
 from lakehouse.query import run_sql
 from lakehouse.scan import FileScan, local_path, scan_of
 

@@ -9,7 +9,7 @@ import pytest
 from ingest.contract.errors import ConfigError, UnavailableError
 from lakehouse.jvm import JvmOptions, start_jvm
 from lakehouse.session import check_versions, open_session, spark_conf
-from streaming.dedupe import DedupIndex
+from streaming.dedup_index import DedupIndex
 
 
 def test_the_installed_versions_are_the_proved_ones() -> None:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from deploy.cli import run
 from lakehouse.create import ensure_tables
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.query import run_sql
 from lakehouse.show_code import NamedTable, render_code
 from lakehouse.views import names_in_query, views_in, wide_view

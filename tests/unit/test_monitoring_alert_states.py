@@ -7,7 +7,7 @@ from monitoring.alerts.evaluate import RESOLVED_SECONDS, AlertState, Evaluator
 from monitoring.alerts.model import Alert
 from monitoring.alerts.operands import select
 from monitoring.alerts.signals import Compare, Growing, PrometheusQuery
-from monitoring.history import History
+from monitoring.sample_history import History
 from monitoring.scrape import Scrape
 
 

@@ -14,13 +14,13 @@ from deploy.cli import app
 from deploy.commands.topics import parse_bytes, parse_hours
 from deploy.settings import Settings
 from ingest.contract.reasons import Reason
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from monitoring.alerts.catalog import ALERTS, alerts
 from monitoring.alerts.evaluate import used_metrics
 from monitoring.alerts.model import Alert, AlertPart
 from monitoring.alerts.rules import rule_file
 from monitoring.metrics.names import declared_samples
-from monitoring.settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.snapshot.flow import PARTS
 
 RUNBOOKS = Path(__file__).parents[2] / "monitoring" / "runbooks"

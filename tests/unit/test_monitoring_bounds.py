@@ -15,22 +15,22 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from gateway.accounts import MetricAccumulator
-from gateway.receipts import make_receipts
+from gateway.gateway_settings import GatewaySettings, MqttSettings, ReceiptSettings
+from gateway.metric_accumulator import MetricAccumulator
+from gateway.mqtt.session_events import Plain
+from gateway.replies.receipts import make_receipts
 from gateway.service import GatewayService
-from gateway.session_events import Plain
-from gateway.settings import GatewaySettings, MqttSettings, ReceiptSettings
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import READINGS, topic_specs
 from ingest.memory import MemoryLog
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from monitoring.metrics.canary import CanaryMetrics
 from monitoring.metrics.families import Samples
 from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.monitor import PROBES, MonitorMetrics
-from monitoring.metrics.process import build_info, process_metrics
+from monitoring.metrics.process_metrics import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
-from streaming.chores import CHORE_NAMES
+from streaming.background_tasks import CHORE_NAMES
 
 MOST_SERIES, MOST_SECONDS = 2_000, 0.2
 PASS_MESSAGES = 50

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from monitoring.grafana.exclusions import EXCLUSIONS
-from monitoring.grafana.files import dashboards, grafana_files
+from monitoring.grafana.export_files import dashboards, grafana_files
 from monitoring.indicators import INSTALLATION
 from monitoring.metrics.names import declared_samples
-from monitoring.settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings
 
 DASHBOARDS = {each["uid"]: each for each in dashboards(MonitoringSettings())}
 ADDED = {"job", "instance", INSTALLATION}

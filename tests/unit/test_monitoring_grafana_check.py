@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from monitoring.grafana.check import EXPECTED_EMPTY, ONLY_WITH, empty_queries
-from monitoring.grafana.files import dashboards
-from monitoring.settings import MonitoringSettings
+from monitoring.grafana.export_files import dashboards
+from monitoring.grafana.query_check import EXPECTED_EMPTY, ONLY_WITH, empty_queries
+from monitoring.monitoring_settings import MonitoringSettings
 
 ALL = dashboards(MonitoringSettings())
 ONE = [{"metric": {}, "value": [0, "1"]}]

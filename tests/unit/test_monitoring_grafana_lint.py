@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from monitoring.grafana.files import dashboards
-from monitoring.settings import MonitoringSettings
+from monitoring.grafana.export_files import dashboards
+from monitoring.monitoring_settings import MonitoringSettings
 
 GOOD = dashboards(MonitoringSettings())[2]
 """Kafka's has no excuses."""

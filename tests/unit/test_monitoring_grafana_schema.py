@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from monitoring.grafana.files import dashboards
-from monitoring.settings import MonitoringSettings
+from monitoring.grafana.export_files import dashboards
+from monitoring.monitoring_settings import MonitoringSettings
 
 DASHBOARDS = {each["uid"]: each for each in dashboards(MonitoringSettings())}
 NOT_MODELLED = {"$.templating.list[].definition"}

@@ -5,7 +5,7 @@ from math import nan
 
 import pytest
 
-from monitoring.history import LOOKBACK_SECONDS, MOST_SERIES, History
+from monitoring.sample_history import LOOKBACK_SECONDS, MOST_SERIES, History
 from monitoring.scrape import Scrape
 
 HERE = (("job", "g"),)

@@ -9,8 +9,8 @@ import yaml
 import monitoring
 from monitoring.metrics.families import MetricFamily
 from monitoring.metrics.jvm import AGENT, JVM, KAFKA_JVM, SPARK_JVM
-from monitoring.prometheus.files import prometheus_files
-from monitoring.settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings
+from monitoring.prometheus.export_files import prometheus_files
 
 FOLDER = Path(monitoring.__file__).parent / "jmx"
 FILES = [("kafka.yml", KAFKA_JVM), ("spark.yml", SPARK_JVM)]

@@ -13,7 +13,7 @@ from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.jvm import JVM
 from monitoring.metrics.monitor import PROBES, MonitorMetrics
 from monitoring.metrics.names import declared_samples
-from monitoring.metrics.process import build_info, process_metrics
+from monitoring.metrics.process_metrics import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from monitoring.page.answers import PageError
-from monitoring.page.board import KEPT_SECONDS, SnapshotBroadcaster, encode_ascii_json
+from monitoring.page.page_api import PageError
 from monitoring.page.runbooks import FOLDER, runbook_html, runbook_page
+from monitoring.page.snapshot_broadcaster import KEPT_SECONDS, SnapshotBroadcaster, encode_ascii_json
 
 
 def snapshot(at: float, **point: float | None) -> dict[str, Any]:

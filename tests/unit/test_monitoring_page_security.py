@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.page.security import HEADERS, MOST_BODY_BYTES
+from monitoring.page.request_guard import HEADERS, MOST_BODY_BYTES
 
 Make = Callable[..., Any]
 ROUTES = ("/", "/assets/app.js", "/metrics", "/healthz", "/api/status", "/api/history", "/nowhere", "/runbooks/None")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.page.answers import PageError, TopicRequest
+from monitoring.page.page_api import PageError, TopicRequest
 from monitoring.page.topic_request import MOST_PLACES, topic_request
 
 NAME = "telemetry.readings"

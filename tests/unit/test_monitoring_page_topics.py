@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from monitoring.page.answers import PageError, TopicRequest
+from monitoring.page.page_api import PageError, TopicRequest
 
 
 def test_the_question_is_handed_on_and_its_answer_is_json(make_page_stage: Callable[..., Any]) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.poll import IncompleteError, PeriodicQuery
+from monitoring.periodic_query import IncompleteError, PeriodicQuery
 
 Wait = Callable[..., Any]
 
@@ -21,8 +21,8 @@ def never() -> Iterator[threading.Event]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitoring.poll.LEAST_PATIENCE_SECONDS", 0.3)
-    monkeypatch.setattr("monitoring.poll.LEAST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr("monitoring.periodic_query.LEAST_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("monitoring.periodic_query.LEAST_PAUSE_SECONDS", 0.01)
 
 
 def ended(poll: PeriodicQuery[Any]) -> None:

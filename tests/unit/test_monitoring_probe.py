@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from monitoring.history import History
-from monitoring.look import ScrapeLoop, ScrapeTarget, scrape_self
 from monitoring.metrics.monitor import MonitorMetrics
-from monitoring.poll import IncompleteError
+from monitoring.periodic_query import IncompleteError
 from monitoring.probe import Probe, ProbeSet
+from monitoring.sample_history import History
 from monitoring.scrape import Scrape
+from monitoring.scrape_loop import ScrapeLoop, ScrapeTarget, scrape_self
 
 Wait = Callable[..., Any]
 
@@ -71,7 +71,7 @@ def test_one_that_is_silent_is_forgotten_and_its_system_called_unreachable(
     never: threading.Event,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("monitoring.poll.LEAST_PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("monitoring.periodic_query.LEAST_PATIENCE_SECONDS", 0.3)
     hang = threading.Event()
 
     def look() -> dict[str, Any]:
@@ -211,7 +211,7 @@ def _look(targets: list[Scripted], seen: list[float]) -> tuple[ScrapeLoop, Histo
 def test_a_part_that_hangs_counts_as_silent_and_is_not_asked_twice(
     never: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monitoring.look.TIMEOUT_SECONDS", 0.8)
+    monkeypatch.setattr("monitoring.scrape_loop.TIMEOUT_SECONDS", 0.8)
     well, hung = Scripted("well"), Scripted("hung")
     hung.block = never
     seen: list[float] = []
@@ -243,8 +243,8 @@ def test_those_that_cost_more_are_asked_more_rarely() -> None:
 def test_one_missed_answer_of_those_ends_none_of_their_series(monkeypatch: pytest.MonkeyPatch) -> None:
     jvm, now = Scripted("jvm", every_seconds=10), 1000.0
     look, history = _look([jvm], [])
-    monkeypatch.setattr("monitoring.look.time.time", lambda: now)
-    monkeypatch.setattr("monitoring.look.time.monotonic", lambda: now)
+    monkeypatch.setattr("monitoring.scrape_loop.time.time", lambda: now)
+    monkeypatch.setattr("monitoring.scrape_loop.time.monotonic", lambda: now)
     told = jvm.told
     for now in (1000.0, 1010.1, 1020.2):
         jvm.told = told if now < 1005 else None
@@ -258,7 +258,7 @@ def test_one_missed_answer_of_those_ends_none_of_their_series(monkeypatch: pytes
 def test_a_look_that_fails_is_followed_by_the_next_and_health_tells(
     wait_until: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("monitoring.look.STUCK_SECONDS", 0.2)
+    monkeypatch.setattr("monitoring.scrape_loop.STUCK_SECONDS", 0.2)
     well = threading.Event()
 
     def publish(_now: float) -> None:

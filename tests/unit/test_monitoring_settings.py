@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from deploy.local.settings import EmbeddedSettings
-from monitoring.history import History
-from monitoring.look import STUCK_SECONDS, TIMEOUT_SECONDS
+from deploy.local.embedded_settings import EmbeddedSettings
+from monitoring.monitoring_settings import MonitoringSettings
+from monitoring.sample_history import History
 from monitoring.scrape import Scrape
-from monitoring.settings import MonitoringSettings
+from monitoring.scrape_loop import STUCK_SECONDS, TIMEOUT_SECONDS
 from monitoring.snapshot import figures
 
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from monitoring.history import History
+from monitoring.monitoring_settings import MonitoringSettings
+from monitoring.sample_history import History
 from monitoring.scrape import Scrape
-from monitoring.settings import MonitoringSettings
 from monitoring.snapshot.build import METRICS, build_snapshot
-from monitoring.snapshot.side import KafkaNames, SnapshotInputs
+from monitoring.snapshot.snapshot_inputs import KafkaNames, SnapshotInputs
 
 NAMES = KafkaNames(readings="telemetry.readings", group="tidegate-land")
 START = 1_000_000.0

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from monitoring.history import History
+from monitoring.monitoring_settings import MonitoringSettings
+from monitoring.sample_history import History
 from monitoring.scrape import Scrape
-from monitoring.settings import MonitoringSettings
 from monitoring.snapshot.build import METRICS
 from monitoring.snapshot.figures import objectives
-from monitoring.snapshot.host import host
+from monitoring.snapshot.host_figures import host
 
 START = 1_000_000.0
 GATEWAY = "tidegate-gateway"

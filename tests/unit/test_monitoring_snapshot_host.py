@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from monitoring.history import History
+from monitoring.sample_history import History
 from monitoring.scrape import Scrape
-from monitoring.snapshot.host import METRICS, disk
+from monitoring.snapshot.host_figures import METRICS, disk
 
 NOW = 1_800_000_000.0
 DAYS = "tidegate_table_disk_full_days"

@@ -7,10 +7,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
-from deploy.hops import serve_metrics
 from deploy.local.announce import metrics_urls
-from deploy.local.page import page_address
-from deploy.monitor.targets import metrics_addresses, scrape_targets
+from deploy.local.page_access import page_address
+from deploy.monitor.scrape_targets import metrics_addresses, scrape_targets
+from deploy.processes import serve_metrics
 from deploy.settings import load_settings
 from ingest.contract.errors import ConfigError, UnavailableError
 from monitoring.addresses import parse_address, reached_at
@@ -18,10 +18,10 @@ from monitoring.alerts.catalog import ALERTS, alerts
 from monitoring.alerts.evaluate import Evaluator, used_metrics
 from monitoring.alerts.rules import runbook_url
 from monitoring.exporter import Exporter
-from monitoring.history import History
+from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.prometheus.scrape_config import scrape_config
+from monitoring.sample_history import History
 from monitoring.scrape import Scrape, healthz
-from monitoring.settings import MonitoringSettings
 from monitoring.targets import metrics_targets
 
 REACHED = [

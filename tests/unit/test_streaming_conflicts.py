@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lakehouse.create import create_table
 from lakehouse.tables import READINGS
-from streaming.conflicts import COMPARED_COLUMNS, DuplicateComparator, make_lookup
+from streaming.duplicate_comparator import COMPARED_COLUMNS, DuplicateComparator, make_lookup
 
 CLAIMED = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -290,7 +290,7 @@ def test_a_look_up_reads_the_likely_file_first_and_then_every_file_of_the_device
 
 
 def test_what_is_remembered_is_bounded_and_the_newest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.conflicts.REMEMBERED_ROWS", 100)
+    monkeypatch.setattr("streaming.duplicate_comparator.REMEMBERED_ROWS", 100)
     contents = DuplicateComparator()
     for start in range(0, 300, 30):
         contents.remember(rows(*(row(i, f"bs:1:{i}") for i in range(start, start + 30))))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lakehouse.tables import DUPLICATES
-from streaming.copies import COPIED_COLUMNS, drop_landed_records, duplicate_rows
+from streaming.duplicate_rows import COPIED_COLUMNS, drop_landed_records, duplicate_rows
 
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 Row = tuple[str, int, int]

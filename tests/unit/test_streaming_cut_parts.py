@@ -9,17 +9,17 @@ import pytest
 from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
-from tidegate_tests_fixtures_cut_log import TOPIC, PartedLog, PartedTables
 
 from ingest.contract.errors import RetryableError
-from ingest.record_names import RecordName
+from ingest.read.record_names import RecordName
 from lakehouse.create import create_table
 from lakehouse.paths import table_uri
 from lakehouse.tables import DUPLICATES, READINGS
-from streaming.losses import LostRecords
-from streaming.marking import LastNames
-from streaming.offsets import Mark, newest_of, next_era, parse_mark
+from streaming.commit_marker import LastNames
+from streaming.landing_offsets import Mark, newest_of, next_era, parse_mark
+from streaming.lost_records import LostRecords
 from streaming.stored_times import stored_times
+from tests.support.cut_log import TOPIC, PartedLog, PartedTables
 
 COUNTED = ("append", "land", "cut", "cut and the clock set back", "killed after readings", "killed after letters")
 STEPS = st.lists(

@@ -10,7 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.create import create_table
 from lakehouse.tables import READINGS
-from streaming.dedupe import KEY_COLUMNS, DedupIndex
+from streaming.dedup_index import KEY_COLUMNS, DedupIndex
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -88,7 +88,7 @@ def test_the_same_number_of_another_device_boot_or_index_is_no_copy() -> None:
 
 
 def test_a_numbered_device_needs_one_range_however_long_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 4)
+    monkeypatch.setattr("streaming.dedup_index.FOLD_BATCHES", 4)
     seen = DedupIndex()
     for batch in range(8):
         seen.add(rows(*(row(100 * batch + i, seq=10 * batch + i) for i in range(10))), NOW)
@@ -97,7 +97,7 @@ def test_a_numbered_device_needs_one_range_however_long_it_runs(monkeypatch: pyt
 
 
 def test_gaps_stay_open_until_they_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 1)
+    monkeypatch.setattr("streaming.dedup_index.FOLD_BATCHES", 1)
     seen = DedupIndex()
     seen.add(rows(row(1, seq=1), row(2, seq=3)), NOW)
     assert seen.range_count == 2
@@ -106,9 +106,9 @@ def test_gaps_stay_open_until_they_are_filled(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 1)
-    monkeypatch.setattr("streaming.dedupe.FOLD_ROWS", 0)
-    monkeypatch.setattr("streaming.dedupe.RANGES_LIMIT", 5)
+    monkeypatch.setattr("streaming.dedup_index.FOLD_BATCHES", 1)
+    monkeypatch.setattr("streaming.dedup_index.FOLD_ROWS", 0)
+    monkeypatch.setattr("streaming.dedup_index.RANGES_LIMIT", 5)
     seen = DedupIndex()
     for i in range(20):
         seen.add(rows(row(i, seq=2 * i)), datetime.fromtimestamp(1_800_000_000 + i, UTC))
@@ -119,7 +119,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_damaged_snapshot_is_built_anew(tmp_path: Path) -> None:
-    from streaming.snapshot import read_snapshot, write_snapshot
+    from streaming.identity_snapshot import read_snapshot, write_snapshot
 
     path = tmp_path / "seen.parquet"
     assert read_snapshot(path, "table") is None
@@ -133,7 +133,7 @@ def test_a_damaged_snapshot_is_built_anew(tmp_path: Path) -> None:
 
 
 def test_the_largest_number_there_is_folds_without_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.dedupe.FOLD_BATCHES", 1)
+    monkeypatch.setattr("streaming.dedup_index.FOLD_BATCHES", 1)
     seen = DedupIndex()
     for offset in (1, 2):
         seen.add(rows(row(offset, seq=2**63 - 1)), NOW)
@@ -174,7 +174,7 @@ def stored(root: Path, numbers: range) -> None:
 def test_after_a_restart_the_newest_identities_are_the_last_to_be_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streaming.dedupe.RANGES_LIMIT", 10)
+    monkeypatch.setattr("streaming.dedup_index.RANGES_LIMIT", 10)
     snapshot = tmp_path / "seen.parquet"
     stored(tmp_path, range(0))
     first = DedupIndex(snapshot)

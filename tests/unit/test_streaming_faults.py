@@ -3,7 +3,7 @@
 import pytest
 
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
-from streaming.faults import classify_query_failure
+from streaming.query_failures import classify_query_failure
 
 
 @pytest.mark.parametrize(

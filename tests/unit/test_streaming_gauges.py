@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.maintenance import TableState
 from monitoring.metrics.stream import StreamMetrics
 from streaming.maintain import gauges

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from lakehouse.create import create_table
-from lakehouse.derived import LEDGER
+from lakehouse.derived_tables import LEDGER
 from lakehouse.tables import DEAD_LETTERS, READINGS
-from streaming.derive.arrivals import SharedArrivals
 from streaming.derive.ledger import LedgerDerivation
+from streaming.derive.shared_arrivals import SharedArrivals
 from streaming.history.erase import _derive
 from streaming.history.receipt import ErasureReceipt
 

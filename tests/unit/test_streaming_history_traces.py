@@ -20,20 +20,20 @@ from hypothesis import strategies as st
 
 from lakehouse.commit_metadata import CommitMetadata, encode_metadata
 from lakehouse.create import create_table
-from lakehouse.derived import LATEST
+from lakehouse.derived_tables import LATEST
 from lakehouse.requests import DONE, Request, run_pending, submit_request
 from lakehouse.tables import DEAD_LETTERS, READINGS
-from streaming.derive.arrivals import erased_device_hash, request_device_hash
-from streaming.derive.rollups_news import _named_range
+from streaming.derive.reading_changes import _named_range
+from streaming.derive.shared_arrivals import erased_device_hash, request_device_hash
 from streaming.derive.windows import ChangedRange
-from streaming.history.forgetting import erasure_waits
-from streaming.history.naming import DeviceNames
+from streaming.history.device_names import DeviceNames
+from streaming.history.log_forgetting import erasure_waits
 from streaming.history.receipt import SPARE_SECONDS, ErasureReceipt, table_forgets
-from streaming.history.traces import forget_traces
-from streaming.maintain.copies import drop_old_copies
-from streaming.maintain.holds import LONGEST_SECONDS
-from streaming.offsets import parse_mark
-from streaming.sql.sent import SentFile, UnmatchedRecords
+from streaming.history.side_files import forget_traces
+from streaming.landing_offsets import parse_mark
+from streaming.maintain.repair_copies import drop_old_copies
+from streaming.maintain.retention_holds import LONGEST_SECONDS
+from streaming.sql.sent_records import SentFile, UnmatchedRecords
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 GONE = "patient-B"

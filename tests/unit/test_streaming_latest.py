@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streaming.derive.latest import next_stale
+from streaming.derive.latest_derivation import next_stale
 
 AT = datetime(2026, 5, 1, 12, tzinfo=UTC)
 LATEST = pa.schema(

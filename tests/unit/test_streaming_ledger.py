@@ -21,11 +21,20 @@ from ingest.contract.outcome import Count, OutcomeRecord
 from lakehouse.changes import DataFile, VersionChange
 from lakehouse.commit_metadata import CommitMetadata
 from lakehouse.create import create_table
-from lakehouse.derived import LATEST, LEDGER
+from lakehouse.derived_tables import LATEST, LEDGER
 from lakehouse.tables import DEAD_LETTERS, DUPLICATES, READINGS
 from monitoring.metrics.stream import StreamMetrics
-from streaming.derive import devices, ledger
-from streaming.derive.arrivals import (
+from streaming.derive import devices_derivation as devices
+from streaming.derive import ledger
+from streaming.derive.derived_table import DerivedTable
+from streaming.derive.devices_derivation import DevicesDerivation
+from streaming.derive.ledger import LedgerDerivation
+from streaming.derive.ledger_cursor import LedgerCursor, has_landed_up_to
+from streaming.derive.ledger_epochs import KEPT_EPOCHS, forgotten_before, holes_after, later_numbers, newest_epochs
+from streaming.derive.ledger_facts import Settling
+from streaming.derive.ledger_files import HOT_ROWS, cuts_of, minutes_in
+from streaming.derive.outcomes import OUTCOME_SCHEMA, OutcomeSums
+from streaming.derive.shared_arrivals import (
     SharedArrivals,
     TableChangeReader,
     TableChanges,
@@ -33,17 +42,9 @@ from streaming.derive.arrivals import (
     erased_device_hash,
     request_device_hash,
 )
-from streaming.derive.devices import DevicesDerivation
-from streaming.derive.ledger import LedgerDerivation
-from streaming.derive.ledger_cursor import LedgerCursor, has_landed_up_to
-from streaming.derive.ledger_epochs import KEPT_EPOCHS, forgotten_before, holes_after, later_numbers, newest_epochs
-from streaming.derive.ledger_facts import Settling
-from streaming.derive.ledger_files import HOT_ROWS, cuts_of, minutes_in
-from streaming.derive.outcomes import OUTCOME_SCHEMA, OutcomeSums
-from streaming.derive.own import DerivedTable
-from streaming.offsets import Mark
-from streaming.settings import StreamSettings
-from streaming.source import LandedTopics
+from streaming.kafka_source import LandedTopics
+from streaming.landing_offsets import Mark
+from streaming.stream_settings import StreamSettings
 
 
 def asked(kind: str, **arguments: Any) -> str:

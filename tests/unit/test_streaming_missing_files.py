@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ingest.contract.errors import FatalError
 from streaming.checkpoint import LocalCheckpoint
-from streaming.offsets import (
+from streaming.landing_offsets import (
     Mark,
     Offsets,
     behind,
@@ -24,9 +24,9 @@ from streaming.offsets import (
     next_era,
     parse_mark,
 )
-from streaming.queries import choose_start_offsets, first_offsets, select_valid_marks
 from streaming.repair_checkpoint import checkpoint_findings, checkpoint_moves
-from streaming.vanished import FinishedBatch, find_vanished_commits, replay_from
+from streaming.start_landing import choose_start_offsets, first_offsets, select_valid_marks
+from streaming.vanished_commits import FinishedBatch, find_vanished_commits, replay_from
 
 Row = tuple[str, int, int]
 READINGS, LETTERS = "r", "d"

@@ -8,7 +8,8 @@ import pytest
 from deltalake import CommitProperties, write_deltalake
 
 from ingest.contract.errors import FatalError
-from streaming.losses import (
+from streaming.landing_offsets import Mark, behind, newest_mark, newest_of, parse_mark, parse_offset_log, record_count
+from streaming.lost_records import (
     LostRecords,
     StartInstruction,
     describe_lost_records,
@@ -17,8 +18,7 @@ from streaming.losses import (
     recreated_topics,
     write_start_instruction,
 )
-from streaming.offsets import Mark, behind, newest_mark, newest_of, parse_mark, parse_offset_log, record_count
-from streaming.queries import choose_start_offsets, first_offsets, select_valid_marks
+from streaming.start_landing import choose_start_offsets, first_offsets, select_valid_marks
 
 LOG = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"a":{"0":5,"1":7},"b":{"0":0}}'
 

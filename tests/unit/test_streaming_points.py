@@ -15,9 +15,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from lakehouse.create import create_table
 from lakehouse.tables import READINGS
-from streaming import dedupe, points
-from streaming.dedupe import KEY_COLUMNS, DedupIndex, points_folder
-from streaming.points import PointStore
+from streaming import dedup_index as dedupe
+from streaming import point_store as points
+from streaming.dedup_index import KEY_COLUMNS, DedupIndex, points_folder
+from streaming.point_store import PointStore
 
 Key = tuple[str, str, str]
 """Device, metric, message id."""

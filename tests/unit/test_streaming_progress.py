@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from monitoring.metrics.stream import STAGES, StreamMetrics
-from streaming.progress import LandingProgress, StreamState, unseen_reports
+from streaming.landing_progress import LandingProgress, StreamState, unseen_reports
 
 
 def progress(registry: CollectorRegistry) -> LandingProgress:
@@ -144,7 +144,7 @@ def test_the_rates_of_a_stream_that_idles_go_to_nothing(
     told.spark([report(1, inputRowsPerSecond=8.0, processedRowsPerSecond=9.0)])
     told.idle()
     assert value(registry, "input_rows_per_second") == 8, "the next batch may be on its way"
-    monkeypatch.setattr("streaming.progress.IDLE_SECONDS", -1)
+    monkeypatch.setattr("streaming.landing_progress.IDLE_SECONDS", -1)
     told.idle()
     assert (value(registry, "input_rows_per_second"), value(registry, "processed_rows_per_second")) == (0, 0)
 

@@ -14,18 +14,18 @@ from typer.testing import CliRunner
 
 from deploy.cli import app
 from ingest.contract.errors import ConfigError, FatalError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from lakehouse.create import create_table
-from lakehouse.derived import ALL_TABLES
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.health import examine_log, refuse_damaged
 from lakehouse.lock import WriterLock
 from lakehouse.tables import DUPLICATES, READINGS
 from streaming.checkpoint import LocalCheckpoint
-from streaming.dedupe import DedupIndex
-from streaming.losses import read_start_instruction
-from streaming.offsets import Mark, newest_mark
-from streaming.queries import first_offsets
-from streaming.repair import DROP_FLAG, RepairExamination, RepairSubject, apply, examine_pipeline
+from streaming.dedup_index import DedupIndex
+from streaming.landing_offsets import Mark, newest_mark
+from streaming.lost_records import read_start_instruction
+from streaming.repair_run import DROP_FLAG, RepairExamination, RepairSubject, apply, examine_pipeline
+from streaming.start_landing import first_offsets
 
 ROWS = 10
 
@@ -300,9 +300,9 @@ def test_the_first_landed_commit_may_be_the_torn_one(
     site.land(0)
     data = site.commit(1).read_bytes()
     site.commit(1).write_bytes(b"" if torn == "empty" else data[: len(data) // 2])
-    monkeypatch.setattr("streaming.repair.begin_offsets", lambda kafka, topic: {0: 0})
-    monkeypatch.setattr("streaming.repair.end_offsets", lambda kafka, topic: {0: ROWS})
-    monkeypatch.setattr("streaming.repair.topic_ids", lambda kafka, topics: {})
+    monkeypatch.setattr("streaming.repair_run.begin_offsets", lambda kafka, topic: {0: 0})
+    monkeypatch.setattr("streaming.repair_run.end_offsets", lambda kafka, topic: {0: ROWS})
+    monkeypatch.setattr("streaming.repair_run.topic_ids", lambda kafka, topics: {})
     site.patient = RepairSubject.of(
         str(site.root), str(site.checkpoint), KafkaSettings(bootstrap_servers="127.0.0.1:9")
     )
@@ -407,7 +407,7 @@ def test_a_repair_killed_anywhere_leaves_a_stream_that_refuses(site: Site, monke
             raise RuntimeError("killed here")
         return whole(*arguments)
 
-    monkeypatch.setattr("streaming.repair.shutil.move", move)
+    monkeypatch.setattr("streaming.repair_run.shutil.move", move)
     limit = -1
     while limit < 20:
         limit, moves[0] = limit + 1, 0
@@ -427,7 +427,7 @@ def test_an_object_store_is_refused() -> None:
 
 
 def test_the_command_says_first_and_does_then(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ingest.admin.TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("ingest.topics.admin.TIMEOUT_SECONDS", 0.2)
     config = tmp_path / "config.toml"
     config.write_text(
         f'[kafka]\nbootstrap_servers = "127.0.0.1:9"\n[lake]\nroot = "{site.root}"\n[stream]\ncheckpoint = "{site.checkpoint}"\n'

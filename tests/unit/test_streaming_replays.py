@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lakehouse.create import create_table
 from lakehouse.tables import DUPLICATES, READINGS
-from streaming.copies import CountedDuplicates, read_counted_duplicates
-from streaming.replays import REPLAY_COLUMNS, ReplayFilter, make_replay_lookup
+from streaming.duplicate_rows import CountedDuplicates, read_counted_duplicates
+from streaming.replay_filter import REPLAY_COLUMNS, ReplayFilter, make_replay_lookup
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 SCHEMA = pa.schema(

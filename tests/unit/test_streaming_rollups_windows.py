@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lakehouse.file_stats import as_micros
-from streaming.derive.rollups_news import ReadingChanges, changes_since
+from streaming.derive.reading_changes import ReadingChanges, changes_since
 from streaming.derive.watermark import Watermark
 from streaming.derive.windows import DAY_US, HOUR_US, MINUTE_US, SHAPES, ChangedRange
 

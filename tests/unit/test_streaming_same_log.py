@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.contract.errors import FatalError
-from ingest.record_names import Names, RecordName
-from streaming.losses import LostRecords, StartInstruction, describe_lost_records, recreated_topics
-from streaming.marking import Marker
-from streaming.offsets import Mark, Offsets, behind, largest_offsets, newest_of, parse_mark
-from streaming.queries import choose_start_offsets, first_offsets, select_valid_marks
-from streaming.same_log import KafkaView, accepted_cuts, known_names, lost_records
+from ingest.read.record_names import Names, RecordName
+from streaming.commit_marker import Marker
+from streaming.landing_offsets import Mark, Offsets, behind, largest_offsets, newest_of, parse_mark
+from streaming.log_identity import KafkaView, accepted_cuts, known_names, lost_records
+from streaming.lost_records import LostRecords, StartInstruction, describe_lost_records, recreated_topics
+from streaming.start_landing import choose_start_offsets, first_offsets, select_valid_marks
 
 TOPIC = "a"
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from ingest.contract.errors import ConfigError, UnavailableError
-from streaming.sql.applied import AppliedStream, ShadowStream, load_applied, load_shadow
-from streaming.sql.folder import find_stream, list_streams
+from streaming.sql.applied_streams import AppliedStream, ShadowStream, load_applied, load_shadow
+from streaming.sql.definition_changes import CheckpointShape, compare, survives
 from streaming.sql.golden import read_golden
 from streaming.sql.header import WatermarkClause, parse_definition
-from streaming.sql.offsets import behind_count, checkpoint_path, end_of, merge_offsets
-from streaming.sql.plan import CheckpointShape, compare, survives
-from streaming.sql.prepare import table_schema
+from streaming.sql.prepare_stream import table_schema
+from streaming.sql.stream_folder import find_stream, list_streams
+from streaming.sql.stream_offsets import behind_count, checkpoint_path, end_of, merge_offsets
 
 BODY = "SELECT device FROM readings"
 
@@ -168,8 +168,8 @@ def test_a_tables_schema_is_free_of_what_spark_keeps_for_itself() -> None:
 
 def test_the_shipped_mapping_turns_meetup_events_into_such_readings(tmp_path: Path) -> None:
     from deploy.settings import load_settings
-    from gateway.decode_file import decode_lines
-    from gateway.outcome import Message, MessageProcessor
+    from gateway.devtools.decode_file import decode_lines
+    from gateway.message_processor import Message, MessageProcessor
     from gateway.routes import compile_routes
     from ingest.contract.reading import decode_record
 

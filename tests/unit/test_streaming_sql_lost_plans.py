@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.contract.errors import FatalError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from streaming.batches import BatchRunner
-from streaming.offsets import Offsets
-from streaming.sql.applied import AppliedStream
+from streaming.landing_offsets import Offsets
+from streaming.sql.applied_streams import AppliedStream
+from streaming.sql.definition_changes import CheckpointShape
 from streaming.sql.marks import StreamMark
-from streaming.sql.plan import CheckpointShape
 from streaming.sql.position import StreamPosition
-from streaming.sql.sent import SentFile, SentRecords, UnmatchedRecords
+from streaming.sql.sent_records import SentFile, SentRecords, UnmatchedRecords
 from streaming.sql.sinks import StreamSink, partial_batch_name
 
 SHAPE = CheckpointShape(

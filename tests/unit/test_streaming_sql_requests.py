@@ -12,14 +12,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from ingest.contract.errors import ConfigError, MissingRightError, TidegateError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from lakehouse.requests import Request
 from monitoring.metrics.stream import StreamMetrics
-from streaming.sql import handlers, rewind, supervisor, swap
-from streaming.sql.applied import AppliedStream, ShadowStream, load_applied
+from streaming.sql import handlers, rewind, swap
+from streaming.sql import stream_supervisor as supervisor
+from streaming.sql.applied_streams import AppliedStream, ShadowStream, load_applied
+from streaming.sql.definition_changes import CheckpointShape
 from streaming.sql.header import parse_definition
-from streaming.sql.plan import CheckpointShape
-from streaming.sql.prepare import PreparedStream
+from streaming.sql.prepare_stream import PreparedStream
 from streaming.sql.sinks import ensure_table
 from streaming.sql.sources import StatementSources
 

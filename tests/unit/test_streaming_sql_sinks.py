@@ -14,17 +14,17 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
-import streaming.sql.sent
+import streaming.sql.sent_records
 from ingest.contract.errors import UnavailableError
-from ingest.settings import KafkaSettings
-from ingest.tail import TailRecord, TailStart, judge_error
+from ingest.kafka_settings import KafkaSettings
+from ingest.read.tail import TailRecord, TailStart, judge_error
 from streaming.batches import BatchRunner
-from streaming.offsets import Offsets
-from streaming.sql.applied import AppliedStream
+from streaming.landing_offsets import Offsets
+from streaming.sql.applied_streams import AppliedStream
+from streaming.sql.definition_changes import CheckpointShape
 from streaming.sql.marks import newest_stream_mark
-from streaming.sql.plan import CheckpointShape
 from streaming.sql.position import StreamPosition
-from streaming.sql.sent import Records, SentFile, SentRecords, sent_after, sent_since
+from streaming.sql.sent_records import Records, SentFile, SentRecords, sent_after, sent_since
 from streaming.sql.sinks import StreamSink, find_unstored_start
 from streaming.sql.swap import sent_until
 
@@ -170,9 +170,9 @@ def _topic(monkeypatch: pytest.MonkeyPatch, log: list[TailRecord]) -> list[tuple
             if partition in (None, one.partition) and one.offset >= begin:
                 yield one
 
-    monkeypatch.setattr(streaming.sql.sent, "tail", tail)
-    monkeypatch.setattr(streaming.sql.sent, "begin_offsets", lambda _kafka, _topic: {0: 0, 1: 0})
-    monkeypatch.setattr(streaming.sql.sent, "end_offsets", lambda _kafka, _topic: dict(ends))
+    monkeypatch.setattr(streaming.sql.sent_records, "tail", tail)
+    monkeypatch.setattr(streaming.sql.sent_records, "begin_offsets", lambda _kafka, _topic: {0: 0, 1: 0})
+    monkeypatch.setattr(streaming.sql.sent_records, "end_offsets", lambda _kafka, _topic: dict(ends))
     return looks
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from deploy.local.java import Java
 from deploy.local.kafka import EmbeddedKafka
-from lakehouse.files import sync_files
-from streaming.offsets import Mark, Offsets
-from streaming.vanished import FinishedBatch, VanishedCommits, find_vanished_commits, replay_from
+from lakehouse.data_files import sync_files
+from streaming.landing_offsets import Mark, Offsets
+from streaming.vanished_commits import FinishedBatch, VanishedCommits, find_vanished_commits, replay_from
 
 START: Offsets = {"a": {0: 5}}
 END: Offsets = {"a": {0: 9}}

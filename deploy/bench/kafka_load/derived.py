@@ -11,10 +11,10 @@ from typing import Any
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from ingest.clients import make_client
-from ingest.offsets import end_offsets
+from ingest.kafka_settings import KafkaSettings
+from ingest.read.tail import tail_record
 from ingest.security import consumer_conf
-from ingest.settings import KafkaSettings
-from ingest.tail import tail_record
+from ingest.topics.offsets import end_offsets
 
 __all__ = ["DerivedReader", "DerivedRecord", "reading_topics"]
 

@@ -13,15 +13,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.bench.kafka_load.feed import RecordFeed, SteadyLoad, count_backwards, longest_pause_ms
-from deploy.bench.kafka_load.own_topic import temporary_topic
+from deploy.bench.kafka_load.temporary_topic import temporary_topic
 from deploy.bench.kafka_load.workload import due_us
 from deploy.bench.waiting import await_condition
-from ingest.cluster_reader import ClusterReader
 from ingest.contract.errors import RetryableError
-from ingest.offsets import end_offsets
+from ingest.kafka_settings import KafkaSettings
+from ingest.lag.cluster_reader import ClusterReader
 from ingest.security import client_conf
-from ingest.settings import KafkaSettings
-from ingest.topic_setup import delete_topic
+from ingest.topics.offsets import end_offsets
+from ingest.topics.setup import delete_topic
 
 __all__ = ["FailoverTimes", "Outage", "figures_of", "run_failover"]
 

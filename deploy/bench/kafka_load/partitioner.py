@@ -5,13 +5,13 @@ from typing import Any, Final
 
 from deploy.bench.kafka_load.addresses import Partitioner, skew_figures
 from deploy.bench.kafka_load.client_work import elapsed_seconds
-from deploy.bench.kafka_load.own_topic import temporary_topic
-from deploy.bench.kafka_load.run import settled_ends
+from deploy.bench.kafka_load.temporary_topic import temporary_topic
 from deploy.bench.kafka_load.worker import START_SECONDS, open_worker
 from deploy.bench.kafka_load.workload import Workload
+from deploy.bench.kafka_load.workload_run import settled_ends
 from ingest.contract.errors import ConfigError
+from ingest.kafka_settings import KafkaSettings
 from ingest.security import client_conf
-from ingest.settings import KafkaSettings
 
 __all__ = ["run_partitioner"]
 

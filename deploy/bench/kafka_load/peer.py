@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, Final
 
-from deploy.bench.kafka_load.own_topic import temporary_topic
-from deploy.bench.kafka_load.run import run_workload
+from deploy.bench.kafka_load.temporary_topic import temporary_topic
 from deploy.bench.kafka_load.workload import Workload, producer_options, split_evenly
+from deploy.bench.kafka_load.workload_run import run_workload
 from deploy.bench.temporary import signed_folder
 from ingest.contract.errors import UnavailableError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 
 __all__ = ["Tool", "batch_bytes", "run_peer"]
 

@@ -8,12 +8,12 @@ from typing import Any, Final, Literal
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from deploy.bench.kafka_load.keyed import Batch, batches_of, feed_batches, keyed_producer
-from deploy.bench.kafka_load.own_topic import temporary_topic
+from deploy.bench.kafka_load.temporary_topic import temporary_topic
 from deploy.bench.kafka_load.workload import Workload, due_us
 from ingest.contract.errors import ConfigError, UnavailableError
-from ingest.rewind import OffsetMove, RewindTarget, plan_rewind, rewind
+from ingest.groups.rewind import OffsetMove, RewindTarget, plan_rewind, rewind
+from ingest.kafka_settings import KafkaSettings
 from ingest.security import client_conf
-from ingest.settings import KafkaSettings
 
 __all__ = ["Way", "run_rewind", "second_half"]
 

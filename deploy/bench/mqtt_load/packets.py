@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Final
 
-from deploy.bench.load import publish_packet
+from deploy.bench.load_publisher import publish_packet
 
 __all__ = ["LEAST_BYTES", "MOST_IN_FLIGHT", "PacketForm", "PacketSplitter", "PubackReader", "subscribe_packet"]
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 from deploy.bench.kafka_load.client_work import ClientWork, measure_client
 from deploy.bench.kafka_load.latency import Latencies
 from deploy.bench.kafka_load.worker import serve_sessions, take_plan
-from deploy.bench.mqtt_load.link import LoadConnection
+from deploy.bench.mqtt_load.connection import LoadConnection
 from deploy.bench.mqtt_load.packets import PacketForm, PubackReader
 
 __all__ = ["main"]

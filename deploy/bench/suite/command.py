@@ -12,23 +12,23 @@ import psutil
 
 from deploy.bench.environment import hardware_line
 from deploy.bench.kafka_load.workload import AWAITED_MB
-from deploy.bench.suite.bed import CellBed, cluster_bed, existing_bed, mosquitto_bed
-from deploy.bench.suite.kinds import run_cell as run_kind
-from deploy.bench.suite.kinds import run_peer
+from deploy.bench.suite.cell_beds import CellBed, cluster_bed, existing_bed, mosquitto_bed
+from deploy.bench.suite.cell_kinds import run_cell as run_kind
+from deploy.bench.suite.cell_kinds import run_peer
 from deploy.bench.suite.library import estimated_seconds, load_scenario, set_parameters
-from deploy.bench.suite.live import serve_live
+from deploy.bench.suite.live_figures import serve_live
 from deploy.bench.suite.parameters import cell_text, differing_parameters
 from deploy.bench.suite.progress import SuiteProgress, duration_text
-from deploy.bench.suite.report.tables import number_text
+from deploy.bench.suite.report.html_tables import number_text
 from deploy.bench.suite.resources import busy_before
-from deploy.bench.suite.run import RunCell, ScenarioPlan, run_plan, target_text
 from deploy.bench.suite.scenario import Cell, Parameters, ScenarioTarget
+from deploy.bench.suite.scenario_run import RunCell, ScenarioPlan, run_plan, target_text
 from deploy.bench.temporary import PREFIX, clear_orphans
 from deploy.settings import Settings, load_settings
 from deploy.testbed.budget import check_budget
-from deploy.testbed.layout import ClusterRequest
+from deploy.testbed.cluster_layout import ClusterRequest
 from ingest.contract.errors import ConfigError, FatalError, UnavailableError
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 from monitoring.targets import metrics_targets
 
 __all__ = [

@@ -20,7 +20,7 @@ _IS_CONTROLLER: Final = "kafka_controller_kafkacontroller_activecontrollercount"
 @contextmanager
 def without_leader(cluster: KafkaCluster, topic: str) -> Iterator[int]:
     """Without the broker that leads partition 0 of a topic; the value is the time of the kill in microseconds since 1970."""
-    from ingest.topic_sight import topic_overviews
+    from ingest.topics.overview import topic_overviews
 
     (sight,) = topic_overviews(cluster.settings, lambda name: name == topic, with_times=False)
     with _without(cluster, sight.partitions[0].leader) as killed_us:

@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.bench.suite.bed import CellBed
-from deploy.bench.suite.parts import RunParts
+from deploy.bench.suite.cell_beds import CellBed
+from deploy.bench.suite.parts_cost import RunParts
 from deploy.bench.suite.scenario import Kind, Parameters
 from deploy.bench.temporary import own_folder
-from ingest.settings import KafkaSettings
+from ingest.kafka_settings import KafkaSettings
 
 __all__ = ["own_bed", "own_cell", "soak_figures"]
 

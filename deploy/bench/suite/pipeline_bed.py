@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from deploy.bench.e2e import RowCount, follow_rows, load_plan, measure_e2e, publish
-from deploy.bench.stage import to_toml
-from deploy.bench.suite.bed import CellBed
-from deploy.bench.suite.parts import RunParts
+from deploy.bench.gateway_testbed import to_toml
+from deploy.bench.suite.cell_beds import CellBed
+from deploy.bench.suite.parts_cost import RunParts
 from deploy.bench.suite.scenario import Parameters
 from deploy.bench.table_rows import grow_table
 from deploy.bench.target import own_run
@@ -19,8 +19,8 @@ from deploy.bench.temporary import own_folder
 from deploy.bench.waiting import await_arrivals
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError
-from ingest.settings import KafkaSettings
-from lakehouse.follow import TableFollower
+from ingest.kafka_settings import KafkaSettings
+from lakehouse.table_follower import TableFollower
 
 __all__ = ["RunningPipeline", "pipeline_bed"]
 

@@ -15,13 +15,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.bench.child import run_child
 from deploy.bench.kafka_load.derived import DerivedReader, reading_topics
-from deploy.bench.load import GIVE_UP_SECONDS, LoadPlan
+from deploy.bench.load_publisher import GIVE_UP_SECONDS, LoadPlan
 from deploy.bench.meetup import MeetupEvents
-from deploy.bench.suite.bed import CellBed
+from deploy.bench.plan_process import run_child
+from deploy.bench.suite.cell_beds import CellBed
 from deploy.bench.suite.derived_figures import DerivedOutput, derived_figures
-from deploy.bench.suite.parts import RunParts
+from deploy.bench.suite.parts_cost import RunParts
 from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 from deploy.bench.target import own_run
 from deploy.bench.temporary import own_folder
@@ -31,13 +31,13 @@ from deploy.requests import run_request
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError, TidegateError, UnavailableError
 from ingest.contract.topics import stream_group, stream_topic
-from ingest.groups import group_lag
-from ingest.offsets import end_offsets
-from lakehouse.follow import TableFollower
+from ingest.groups.offset_mirror import group_lag
+from ingest.topics.offsets import end_offsets
 from lakehouse.requests import Request
-from streaming.sql.applied import load_applied
-from streaming.sql.folder import find_stream
-from streaming.sql.status import read_status
+from lakehouse.table_follower import TableFollower
+from streaming.sql.applied_streams import load_applied
+from streaming.sql.stream_folder import find_stream
+from streaming.sql.stream_status import read_status
 
 __all__ = ["STREAMS", "full_disk", "in_realtime", "mapping_text", "streams_bed", "streams_cell"]
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.bench.suite.report.goal_summary import render_standing
 from deploy.bench.suite.report.markdown import render_markdown
-from deploy.bench.suite.report.standing import render_standing
 from ingest.contract.errors import ConfigError
 
 __all__ = ["BEGIN", "END", "fill_file", "render_tables"]

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from deploy.bench.suite.parameters import cell_text, differing_parameters
 from deploy.bench.suite.report.growth import growth_charts
+from deploy.bench.suite.report.html_tables import figures_shown, peer_spread, peers_of
 from deploy.bench.suite.report.latency import latency_charts
-from deploy.bench.suite.report.tables import figures_shown, peer_spread, peers_of
 from deploy.bench.suite.scenario import ScenarioTarget
 
 __all__ = ["charts_of"]

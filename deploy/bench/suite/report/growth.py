@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from deploy.bench.suite.report.tables import number_text
+from deploy.bench.suite.report.html_tables import number_text
 
 __all__ = ["growth_charts", "growth_rows", "growth_table"]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from deploy.bench.environment import hardware_line
 from deploy.bench.suite.parameters import cell_identity, differing_parameters, shown_value
 from deploy.bench.suite.report.growth import growth_rows
-from deploy.bench.suite.report.tables import WORDS, figures_shown, number_text, peer_text, peers_of
+from deploy.bench.suite.report.html_tables import WORDS, figures_shown, number_text, peer_text, peers_of
 
 __all__ = ["busy_note", "markdown_table", "peers_note", "render_markdown"]
 

@@ -1,0 +1,237 @@
+"""Places where cells run: a cluster that is started for them, or an existing one; and the topics that are created there."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+from deploy.bench.suite.scenario import Parameters, ScenarioTarget
+from deploy.bench.temporary import PREFIX, own_folder
+from deploy.testbed.mosquitto import MqttAddress, open_mosquitto
+from ingest.contract.errors import ConfigError, FatalError, MissingRightError, TidegateError
+from ingest.kafka_settings import KafkaSettings
+
+if TYPE_CHECKING:
+    from deploy.bench.suite.pipeline_bed import RunningPipeline
+    from deploy.settings import Settings
+    from deploy.testbed.mosquitto import MqttSecurity
+    from deploy.testbed.server_process import ServerProcess
+
+__all__ = [
+    "CellBed",
+    "LivePids",
+    "RunTopics",
+    "check_rights",
+    "cluster_bed",
+    "existing_bed",
+    "mosquitto_bed",
+]
+
+_NO_KAFKA: Final = KafkaSettings(bootstrap_servers="127.0.0.1:1")
+_DEAD_MEMBERS: Final = {
+    "group.consumer.session.timeout.ms": 6000, "group.consumer.min.session.timeout.ms": 6000,
+    "group.consumer.heartbeat.interval.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 1000,
+}  # fmt: skip
+"""Members of the new group protocol count as dead as soon as those of the classic one: there the broker decides."""
+_DELETED_SOON: Final = {"log.segment.delete.delay.ms": 1000}
+"""The files of a removed topic are gone a second later instead of a minute, so that the disk holds one large run at a time."""
+_BOTH_COMPILERS: Final = ("-XX:TieredStopAtLevel=4",)
+"""An embedded Kafka does without Java's second compiler, to start sooner; a warm broker then needs more CPU for each request."""
+
+
+class LivePids(Mapping[str, int]):
+    """Process ids of servers as they are at each look: one that was killed and started again has another."""
+
+    def __init__(self, processes: "Mapping[str, ServerProcess]") -> None:
+        self._processes = processes
+
+    def _now(self) -> dict[str, int]:
+        pids = {name: process.pid for name, process in self._processes.items()}
+        return {name: pid for name, pid in pids.items() if pid is not None}
+
+    def __getitem__(self, name: str) -> int:
+        return self._now()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._now())
+
+    def __len__(self) -> int:
+        return len(self._now())
+
+
+@dataclass(frozen=True)
+class CellBed:
+    """A Kafka that answers; `brokers` are process ids of its servers on this machine, by name."""
+
+    kafka: KafkaSettings
+    brokers: Mapping[str, int] = field(default_factory=dict)
+    jmx_urls: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
+    tool: Callable[..., list[str]] | None = None
+    """Returns the command line of one of Kafka's own tools, by its class and arguments."""
+    without_leader: Callable[[str], AbstractContextManager[int]] | None = None
+    """Kills the broker that leads partition 0 of a topic, and starts it again at the end of the block."""
+    without: Mapping[str, Callable[[], AbstractContextManager[int]]] = field(default_factory=dict)
+    """Kills the active `controller` or the leading `zookeeper` in the same way."""
+    pipeline: "Settings | None" = None
+    """Settings of a whole pipeline that runs on the cluster."""
+    running: "RunningPipeline | None" = None
+    """A whole pipeline that is made to fit each cell."""
+    fit: Callable[[Parameters], None] | None = None
+    """Makes it what a cell wants, before that cell's runs."""
+    makes_topics: bool = True
+    """True if runs create topics, which are looked for afterwards."""
+    mqtt: MqttAddress | None = None
+    """Address of a mosquitto that runs in place of Kafka."""
+
+
+class RunTopics:
+    """Names of the topics of one run: all begin with the prefix and a random text, so that none is anybody else's."""
+
+    def __init__(self, kafka: KafkaSettings) -> None:
+        self._kafka = kafka
+        self._start = f"{PREFIX}{secrets.token_hex(4)}-"
+        self._count = 0
+
+    def name(self, ending: str = "") -> str:
+        """Return an unused topic name."""
+        self._count += 1
+        return f"{self._start}{self._count}{'-' if ending else ''}{ending}"
+
+    def sweep(self) -> list[str]:
+        """Delete those of this run that are left, such as after an interrupt; the names of those that Kafka kept."""
+        from ingest.topics.admin import admin_client, partition_counts
+        from ingest.topics.setup import delete_topic
+
+        try:
+            left = [
+                name
+                for name in partition_counts(admin_client(self._kafka), self._kafka)
+                if name.startswith(self._start)
+            ]
+        except TidegateError:
+            return [f"{self._start}*"]
+        kept = []
+        for name in left:
+            try:
+                delete_topic(self._kafka, name)
+            except TidegateError:
+                kept.append(name)
+        return kept
+
+
+@contextmanager
+def cluster_bed(target: ScenarioTarget) -> Iterator[CellBed]:
+    """Start a cluster in a temporary folder; it is ended and removed afterwards.
+
+    Raises:
+        UnavailableError: it does not start, or this machine cannot have such a cluster.
+    """
+    from deploy.bench.suite.outage import without_controller, without_leader, without_zookeeper
+    from deploy.testbed.cluster import open_cluster
+
+    with ExitStack() as parts:
+        folder = parts.enter_context(own_folder())
+        cluster = parts.enter_context(
+            open_cluster(
+                folder,
+                brokers=target.brokers,
+                mode=target.metadata,
+                security=target.security,
+                properties=_properties(target),
+                java_options=_BOTH_COMPILERS,
+            )
+        )
+        nodes = {f"broker_{node.node_id}": node for node in cluster.nodes}
+        processes = {name: node.process for name, node in nodes.items()}
+        processes |= {keeper.server_id.replace("-", "_"): keeper.process for keeper in cluster.zookeepers}
+        yield CellBed(
+            cluster.settings,
+            LivePids(processes),
+            {name: node.jmx_url for name, node in nodes.items() if node.jmx_url},
+            folder,
+            cluster.tool,
+            lambda topic: without_leader(cluster, topic),
+            {"controller": lambda: without_controller(cluster), "zookeeper": lambda: without_zookeeper(cluster)},
+        )
+
+
+def _properties(target: ScenarioTarget) -> dict[str, str | int]:
+    """Return the properties of each node; those of the target override all others."""
+    own = dict(pair.split("=", 1) for pair in target.broker_properties.split())
+    return {**_DELETED_SOON, **_threads(), **(_DEAD_MEMBERS if target.metadata == "kraft" else {}), **own}
+
+
+def _threads() -> dict[str, int]:
+    """A broker's threads by the cores here: with two network threads on two cores a request costs a fifth more CPU."""
+    cores = os.cpu_count() or 1
+    return {"num.network.threads": max(1, cores // 2), "num.io.threads": max(2, cores)}
+
+
+@contextmanager
+def mosquitto_bed(target: ScenarioTarget) -> Iterator[CellBed]:
+    """Start a mosquitto in a temporary folder; it is ended and removed afterwards.
+
+    Raises:
+        UnavailableError: it does not start, or it is not on this machine.
+    """
+    with ExitStack() as parts:
+        folder = parts.enter_context(own_folder())
+        server, address = parts.enter_context(open_mosquitto(folder, cast("MqttSecurity", target.security)))
+        yield CellBed(_NO_KAFKA, LivePids({"mosquitto": server}), folder=folder, makes_topics=False, mqtt=address)
+
+
+@contextmanager
+def existing_bed(kafka: KafkaSettings, jmx_urls: Mapping[str, str]) -> Iterator[CellBed]:
+    """An existing cluster; nothing is started or ended. `jmx_urls` are its brokers' JMX agents, if it has any.
+
+    Raises:
+        MissingRightError: this user lacks a right; the text says which. Asked beforehand with a topic of one partition.
+        RetryableError: Kafka does not answer.
+    """
+    check_rights(kafka)
+    yield CellBed(kafka, jmx_urls=jmx_urls)
+
+
+def check_rights(kafka: KafkaSettings) -> None:
+    """Make a topic, ask what this user may do with it and with a group of its name, remove it.
+
+    Raises:
+        MissingRightError: a right is missing.
+    """
+    from ingest.topics.rights import missing_group_rights, missing_rights
+    from ingest.topics.setup import create_topic, delete_topic
+
+    topic = RunTopics(kafka).name("rights")
+    try:
+        create_topic(kafka.model_copy(update={"replication": 1}), topic, partitions=1)
+        missing = missing_rights(kafka, topic)
+        of_group = missing_group_rights(kafka, topic)
+    except ConfigError:
+        raise
+    except FatalError as error:
+        raise MissingRightError(_without_rights(kafka, ["CREATE"], [])) from error
+    except BaseException:
+        with suppress(TidegateError):
+            delete_topic(kafka, topic)
+        raise
+    left = f" The topic {topic} could not be deleted." if "DELETE" in missing else ""
+    if not left:
+        delete_topic(kafka, topic)
+    if missing or of_group:
+        raise MissingRightError(_without_rights(kafka, missing, of_group) + left)
+
+
+def _without_rights(kafka: KafkaSettings, of_topics: Sequence[str], of_groups: Sequence[str]) -> str:
+    lacking = [
+        f"{' and '.join(rights)} on {what} {PREFIX}*"
+        for what, rights in (("topics", of_topics), ("groups", of_groups))
+        if rights
+    ]
+    return (
+        f"The Kafka user {kafka.sasl_username or 'ANONYMOUS'} lacks {', and '.join(lacking)}: grant CREATE, DESCRIBE, WRITE, "
+        f"READ and DELETE on topics with the prefix {PREFIX}, and READ on groups with that prefix."
+    )

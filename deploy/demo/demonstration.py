@@ -1,0 +1,199 @@
+"""One demonstration from beginning to end: wait for calm, break, follow the alerts, heal, wait, strike the balance."""
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.demo.alert_timeline import AlertChange, AlertTimeline
+from deploy.demo.faults import DemoFault
+from deploy.demo.part_faults import crash_part, hang_part, started_at
+from deploy.local.monitor_client import ask_monitor
+from deploy.local.page_access import page_address
+from deploy.local.runfile import RunFile, read_run, read_state, require_run
+from deploy.settings import Settings, load_settings
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["Demo", "DemoReport"]
+
+LOOK_SECONDS: Final = 0.5
+CALM_SECONDS: Final = 240.0
+HEALED_SECONDS: Final = 240.0
+"""Time after the fault for alerts to resolve and parts to be ready: a machine may be busy."""
+LINGER_SECONDS: Final = 30.0
+"""Time to wait for alerts that follow from the fault: some look back over a quarter of an hour."""
+MARGIN_SECONDS: Final = 60.0
+BALANCE: Final = ("received", "stored", "dead_lettered", "ignored", "duplicate", "unaccounted")
+
+Tell = Callable[[str], None]
+
+
+@dataclass
+class DemoReport:
+    """Result of a demo."""
+
+    fault: DemoFault
+    kill: bool
+    seconds: float
+    changes: list[AlertChange] = field(default_factory=list)
+    fired: bool = False
+    resolved: bool = False
+    ready_after_seconds: float | None = None
+    audit: dict[str, Any] = field(default_factory=dict)
+    balanced: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """The alert fired and resolved, the run is ready again, and nothing was lost, doubled or reordered."""
+        return self.fired and self.resolved and self.balanced and self.ready_after_seconds is not None
+
+    def balance(self) -> str:
+        """Return the audit's figures in one line."""
+        return "Audit: " + ", ".join(f"{name.replace('_', ' ')} {self.audit[name]:,}" for name in BALANCE)
+
+    def verdict(self) -> str:
+        """Return the result of the demo in one sentence."""
+        if self.ok:
+            return f"{self.fault.alert} fired and resolved, the run is ready, and the audit balances."
+        missing = {
+            f"{self.fault.alert} did not fire": not self.fired,
+            f"{self.fault.alert} did not resolve": self.fired and not self.resolved,
+            "the run is not ready again": self.ready_after_seconds is None,
+            "the audit does NOT balance": not self.balanced,
+        }
+        return f"The demo failed: {', '.join(text for text, holds in missing.items() if holds)}."
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the report as JSON-ready data."""
+        return {
+            "ok": self.ok,
+            "part": self.fault.part,
+            "way": "kill" if self.kill else "hang",
+            "seconds": self.seconds,
+            "alert": self.fault.alert,
+            "fired": self.fired,
+            "resolved": self.resolved,
+            "ready_after_seconds": self.ready_after_seconds,
+            "changes": [change.as_dict() for change in self.changes],
+            "audit": self.audit,
+        }
+
+
+class Demo:
+    """A fault on a run that is ready; `tell` gets a line per event."""
+
+    def __init__(self, data: Path, fault: DemoFault, *, seconds: float, kill: bool, tell: Tell) -> None:
+        self._data, self._fault, self._seconds, self._kill = data, fault, seconds, kill
+        self._run_file: RunFile = require_run(data)
+        self._settings: Settings = load_settings(data / self._run_file.config, environ={})
+        self._page = page_address(self._settings.monitoring)
+        self._told = tell
+        self._began_at = 0.0
+
+    def run(self) -> DemoReport:
+        """Break the part, follow the alerts, end the fault, and audit.
+
+        Raises:
+            UnavailableError: the run is not ready, or its monitor does not answer.
+        """
+        report = DemoReport(self._fault, self._kill, self._seconds)
+        self._wait_for_calm()
+        before = ask_monitor(self._settings.monitoring)
+        if before is None:
+            msg = f"The monitor does not answer at {self._page}. See `tidegate logs monitor`."
+            raise UnavailableError(msg)
+        self._began_at = time.time()
+        story = AlertTimeline(before, began_at=self._began_at)
+        self._tell(f"{self._fault.part} {'is killed' if self._kill else 'hangs'} for {self._seconds:g} s. {self._page}")
+        self._tell(self._fault.shows)
+        with self._broken():
+            self._follow(story, lambda: time.time() - self._began_at >= self._seconds, self._seconds + LOOK_SECONDS)
+        self._tell("fault ended: the part continues" if not self._kill else "fault ended: the part may start again")
+        self._follow(story, lambda: self._is_over(story), HEALED_SECONDS)
+        if self._ready():
+            report.ready_after_seconds = round(time.time() - self._began_at, 1)
+            self._tell("all parts are ready")
+        self._follow(story, lambda: not story.unfinished, LINGER_SECONDS)
+        for name in sorted(set(story.still_firing)):
+            self._tell(f"{name} is not over yet, because its window is longer than this fault")
+        report.changes = story.changes
+        report.fired = story.went(self._fault.alert, "firing")
+        report.resolved = story.went(self._fault.alert, "firing", "resolved")
+        self._strike(report)
+        return report
+
+    def _tell(self, text: str, after_seconds: float | None = None) -> None:
+        after = time.time() - self._began_at if after_seconds is None else after_seconds
+        self._told(f"{after:6.1f} s  {text}")
+
+    def _wait_for_calm(self) -> None:
+        """Ready, and old enough: in their first minutes parts are given time before anything is alarming."""
+        watcher, age_seconds = self._fault.watcher
+        deadline, told = time.monotonic() + CALM_SECONDS, ""
+        while why := self._unrest(watcher, age_seconds):
+            if time.monotonic() > deadline:
+                msg = f"The run is not ready for a demonstration: {why}. See `tidegate status`."
+                raise UnavailableError(msg)
+            if why != told:
+                self._told(f"waiting: {why}")
+                told = why
+            time.sleep(LOOK_SECONDS)
+
+    def _unrest(self, watcher: str, age_seconds: float) -> str:
+        if not self._ready():
+            return "not all parts are ready"
+        if started_at(self._pid(watcher)) > time.time() - age_seconds:
+            return f"{self._fault.alert} does not fire until the {watcher} has run for {age_seconds:g} s"
+        snapshot = ask_monitor(self._settings.monitoring) or {}
+        states = {alert["state"] for alert in snapshot.get("alerts", []) if alert["name"] == self._fault.alert}
+        if states & {"pending", "firing"}:
+            return f"{self._fault.alert} is not over yet"
+        return ""
+
+    def _ready(self) -> bool:
+        return bool(read_state(self._data).get("ready"))
+
+    def _pid(self, part: str) -> int | None:
+        run = read_run(self._data)
+        return run.parts.get(part) if run is not None else None
+
+    def _broken(self) -> AbstractContextManager[None]:
+        if self._kill:
+            return crash_part(partial(self._pid, self._fault.part), self._run_file.run_id)
+        pid = self._pid(self._fault.part)
+        if pid is None:
+            msg = f"{self._fault.part} is not running. See `tidegate status`, and try again."
+            raise UnavailableError(msg)
+        return hang_part(pid, self._run_file.run_id)
+
+    def _follow(self, story: AlertTimeline, done: Callable[[], bool], seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not done() and time.monotonic() < deadline:
+            snapshot = ask_monitor(self._settings.monitoring)
+            for change in story.look(snapshot) if snapshot is not None else ():
+                self._show(change)
+            time.sleep(LOOK_SECONDS)
+
+    def _show(self, change: AlertChange) -> None:
+        """Report pending states only for the alert under test; others often go pending without firing."""
+        if change.alert != self._fault.alert and change.state in ("pending", "over"):
+            return
+        where = f"\n{'':>10}{self._page.rstrip('/')}{change.runbook}" if change.state == "firing" else ""
+        words = f"  {change.text}" if change.state in ("pending", "firing") else ""
+        self._tell(f"{change.state:<8} {change.alert}{words}{where}", change.after_seconds)
+
+    def _is_over(self, story: AlertTimeline) -> bool:
+        """All parts are ready, and the alert is over or never was."""
+        return self._ready() and self._fault.alert not in story.unfinished
+
+    def _strike(self, report: DemoReport) -> None:
+        from deploy.balance_audit import AuditBounds, audit
+
+        since = timedelta(seconds=time.time() - self._began_at + MARGIN_SECONDS)
+        kafka, root, bounds = self._settings.kafka, self._settings.lake.root, AuditBounds.of(self._settings)
+        found = audit(kafka, root, since, bounds=bounds, wait_seconds=60.0)
+        report.audit, report.balanced = found.to_dict(), found.balanced

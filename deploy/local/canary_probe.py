@@ -1,0 +1,146 @@
+"""The canary: a reading published over MQTT every few seconds and read back from Delta, next to the writer.
+
+It is the only part that sees the whole way, so `up` says "ready" when the canary has seen its first reading. A reading is
+counted as published when it is due, whatever keeps it from leaving: what never comes back is then missing from `seen`.
+"""
+
+import json
+import logging
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from typing import Final
+
+from deploy.local.canary_hops import HopClocks, HopTimes
+from gateway.devtools.publisher import Publisher
+from ingest.contract.errors import UnavailableError
+from lakehouse.table_follower import FollowedCommit, TableFollower
+from monitoring.metrics.canary import CanaryMetrics
+
+__all__ = ["COLUMNS", "DEVICE", "Canary", "run_canary"]
+
+DEVICE: Final = "tidegate-canary"
+TOPIC: Final = f"tidegate/v1/{DEVICE}/readings"
+COLUMNS: Final = ("boot", "seq", "received_at", "kafka_time", "landed_at")
+"""Columns that the canary reads back."""
+POLL_SECONDS: Final = 0.05
+KEPT: Final = 1000
+MOST_WAITING: Final = 100
+"""While the broker is away no more than these wait for it; what is due meanwhile counts as published and stays away."""
+
+logger = logging.getLogger("tidegate.deploy.canary")
+
+
+class Canary:
+    """Published readings and those that came back. One thread publishes, another one reads."""
+
+    def __init__(self, metrics: CanaryMetrics, *, boot: int, late_seconds: float) -> None:
+        self._metrics = metrics
+        self._hops = HopTimes(metrics)
+        self._boot = boot
+        self._late_seconds = late_seconds
+        self._sent: OrderedDict[int, float] = OrderedDict()
+        self._lock = threading.Lock()
+        self._seq = 0
+        self._started_at = time.monotonic()
+        self._seen_at: float | None = None
+        self._latency_seconds = 0.0
+        self._newest_back = 0
+        metrics.oldest_wait.set_function(self.oldest_wait_seconds)
+
+    def next_payload(self) -> bytes:
+        """The next reading, noted as sent now."""
+        with self._lock:
+            self._seq += 1
+            now = time.time()
+            self._sent[self._seq] = now
+            while len(self._sent) > KEPT:
+                self._sent.popitem(last=False)
+        self._metrics.published.inc()
+        reading = {"ts": round(now * 1000), "boot": self._boot, "seq": self._seq, "values": {"heartbeat": self._seq}}
+        return json.dumps(reading).encode()
+
+    def missed(self, count: int) -> None:
+        """Readings that were due while the last one could not be handed over."""
+        self._metrics.published.inc(count)
+
+    def oldest_wait_seconds(self) -> float:
+        """Return how long the oldest reading has waited; readings that a later one overtook are lost and no longer wait."""
+        with self._lock:
+            waiting = (at for seq, at in self._sent.items() if seq > self._newest_back)
+            return max(0.0, time.time() - next(waiting, float("inf")))
+
+    def acknowledged(self, _tag: object) -> None:
+        """Count a reading that the broker accepted."""
+        self._metrics.acknowledged.inc()
+
+    def observe(self, commit: FollowedCommit) -> None:
+        """Match the rows of a commit with what was sent."""
+        for row in commit.rows.to_pylist():
+            with self._lock:
+                sent_at = self._sent.pop(row["seq"], None) if row["boot"] == self._boot else None
+                self._newest_back = max(self._newest_back, 0 if sent_at is None else row["seq"])
+            if sent_at is None:
+                continue
+            if self._seen_at is None:
+                logger.info("first canary reading read back after %.2f s", commit.seen_at - sent_at)
+            self._latency_seconds = commit.seen_at - sent_at
+            self._seen_at = time.monotonic()
+            self._metrics.seen.inc()
+            self._metrics.last_seen.set(commit.seen_at)
+            self._metrics.end_to_end.observe(self._latency_seconds)
+            times = {"published_at": sent_at, "committed_at": commit.committed_at, "seen_at": commit.seen_at}
+            self._hops.observe(HopClocks.of_row(row, **times))
+
+    def healthy(self) -> tuple[bool, str]:
+        """Return whether a reading came back recently, in words."""
+        if self._seen_at is None:
+            return False, f"no reading read back yet ({time.monotonic() - self._started_at:.0f} s)"
+        age = time.monotonic() - self._seen_at
+        if age > self._late_seconds:
+            return False, f"no reading read back for {age:.0f} s"
+        return True, f"a reading was read back after {self._latency_seconds:.2f} s"
+
+
+def run_canary(
+    publisher: Publisher, follower: TableFollower, canary: Canary, *, every_seconds: float, stop: threading.Event
+) -> None:
+    """Publish and read back until stopped."""
+    thread = threading.Thread(
+        target=_publish, args=(publisher, canary, every_seconds, stop), name="canary", daemon=True
+    )
+    thread.start()
+    while not stop.wait(POLL_SECONDS):
+        try:
+            for commit in follower.poll():
+                canary.observe(commit)
+        except Exception:
+            # The table may be created, moved or cleaned during the look; /healthz reports it if it stays unreadable.
+            logger.exception("cannot read the table")
+            stop.wait(1.0)
+    thread.join(5.0)
+
+
+def _publish(publisher: Publisher, canary: Canary, every_seconds: float, stop: threading.Event) -> None:
+    connected, due_at = False, time.monotonic()
+    while not stop.is_set():
+        payload = canary.next_payload()
+        try:
+            if not connected:
+                publisher.connect(timeout_seconds=5.0)
+                connected = True
+            if publisher.waiting_count < MOST_WAITING:
+                publisher.publish(TOPIC, payload, traceparent=new_traceparent())
+        except UnavailableError as error:
+            logger.warning("%s", error)
+        late_seconds = time.monotonic() - due_at
+        missed = int(late_seconds // every_seconds)
+        canary.missed(missed)
+        due_at += (missed + 1) * every_seconds
+        stop.wait(max(0.0, due_at - time.monotonic()))
+
+
+def new_traceparent() -> str:
+    """A W3C trace context of its own for each reading, so that `tidegate trace` can show one all along its way."""
+    return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"

@@ -1,0 +1,123 @@
+"""Data of the page of one device, from the tables. Queries are bounded in time, so that a large table costs no more."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from deploy.monitor.dead_letters import count_unread, letters_of
+from deploy.monitor.device_readings import RecentReadings, last_readings
+from deploy.monitor.healthy_flow import HealthyFlowSpans
+from deploy.monitor.left_out_reader import LeftOutReader
+from deploy.monitor.silent_devices import judged_devices
+from deploy.monitor.sql_times import epoch_seconds, since
+from ingest.contract.errors import TidegateError
+from lakehouse.catalog import table_names
+from lakehouse.query import run_sql
+from lakehouse.sql_literal import duckdb_literal
+
+__all__ = ["find_devices", "show_device"]
+
+DAY: Final = 86_400.0
+LETTERS: Final = 20
+SURELY_HEARD_SECONDS: Final = 60.0
+"""No rule counts a device as silent sooner after its last message."""
+COUNTS: Final = ("received", "stored", "dead_lettered", "ignored", "duplicate", "gap", "late")
+
+_ROW: Final = """
+SELECT device, first_seen, last_seen, interval_learned_s, clock_skew_ms, last_rejected_because, last_rejected_at,
+    epoch(now()) - epoch(last_seen) AS silent_seconds
+FROM devices WHERE {where} ORDER BY last_seen DESC LIMIT {limit}"""
+
+_SILENT: Final = "{judged} SELECT is_silent FROM judged WHERE device = {device}"
+
+_STALE: Final = "SELECT min(stale_since) AS since FROM latest WHERE device = {device}"
+
+_LEDGER: Final = "SELECT {sums} FROM ledger WHERE device = {device} AND minute >= {since}"
+
+
+def find_devices(root: str, search: str, limit: int) -> dict[str, Any]:
+    """Return the devices whose id contains the text, ignoring case; the last seen first."""
+    if "devices" not in table_names(root):
+        return {"devices": []}
+    where = f"contains(lower(device), lower({duckdb_literal(search)}))" if search else "true"
+    return {"devices": [_row(row) for row in run_sql(root, _ROW.format(where=where, limit=int(limit))).to_pylist()]}
+
+
+def show_device(
+    root: str, device: str, flow: HealthyFlowSpans, left_out: LeftOutReader | None = None
+) -> dict[str, Any]:
+    """Return everything that the device's page shows; unknown values are None or empty.
+
+    Args:
+        root: the root of the tables.
+        device: the device's id.
+        flow: the spans in which data reached the tables.
+        left_out: the fields that mappings leave out, by route.
+    """
+    names, quoted, now = table_names(root), duckdb_literal(device), time.time()
+    rows: list[Any] = []
+    if "devices" in names:
+        rows = run_sql(root, _ROW.format(where=f"device = {quoted}", limit=1)).to_pylist()
+    row = _row(rows[0]) if rows else None
+    readings = (
+        last_readings(root, quoted, row["last_seen"] if row else None) if "readings" in names else RecentReadings()
+    )
+    letters = letters_of(root, device=device, limit=LETTERS) if "dead_letters" in names else []
+    silent = _is_silent(root, quoted, flow) if row else None
+    if row:
+        _hear(row, [readings.received_at, *(letter["received_at"] for letter in letters[:1])], now)
+        silent = silent and row["silent_seconds"] > SURELY_HEARD_SECONDS
+    topics = readings.topics | {letter["mqtt_topic"] for letter in letters if letter["mqtt_topic"]}
+    return {
+        "device": row,
+        "left_out": None if left_out is None else left_out.of(topics),
+        "metrics": readings.metrics,
+        "texts": readings.texts,
+        "ledger": _balance(root, quoted) if "ledger" in names else dict.fromkeys(COUNTS),
+        "refused_unread": count_unread(root, device, DAY) if "dead_letters" in names else None,
+        "dead_letters": letters,
+        "silent_seconds": row["silent_seconds"] if row else None,
+        "is_silent": silent,
+        "stale_since": _stale_since(root, quoted) if "latest" in names else None,
+    }
+
+
+def _hear(row: dict[str, Any], received: Iterable[float | None], now: float) -> None:
+    """Use the newest receive time, since `devices` lags one pass behind `readings` and the page shows both."""
+    newest = max((at for at in received if at is not None), default=row["last_seen"])
+    if newest > row["last_seen"]:
+        row |= {"last_seen": newest, "silent_seconds": max(0.0, now - newest)}
+
+
+def _is_silent(root: str, quoted: str, flow: HealthyFlowSpans) -> bool | None:
+    """Return whether the fleet's figures count the device as silent; None if they do not judge it."""
+    rows = run_sql(root, _SILENT.format(judged=judged_devices(flow), device=quoted)).to_pylist()
+    return rows[0]["is_silent"] if rows else None
+
+
+def _stale_since(root: str, quoted: str) -> float | None:
+    """Return the time since which values of the device are stale; None if none is, or if an older stream writes the table."""
+    try:
+        rows = run_sql(root, _STALE.format(device=quoted)).to_pylist()
+    except TidegateError:
+        return None
+    return epoch_seconds(rows[0]["since"])
+
+
+def _row(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "device": row["device"],
+        "first_seen": epoch_seconds(row["first_seen"]),
+        "last_seen": epoch_seconds(row["last_seen"]),
+        "silent_seconds": max(0.0, row["silent_seconds"]),
+        "interval_s": row["interval_learned_s"],
+        "clock_skew_ms": row["clock_skew_ms"],
+        "last_rejected_because": row["last_rejected_because"],
+        "last_rejected_at": epoch_seconds(row["last_rejected_at"]),
+    }
+
+
+def _balance(root: str, quoted: str) -> dict[str, int]:
+    sums = ", ".join(f"coalesce(sum({name}), 0)::BIGINT AS {name}" for name in COUNTS)
+    row: dict[str, int] = run_sql(root, _LEDGER.format(sums=sums, device=quoted, since=since(DAY))).to_pylist()[0]
+    return row

@@ -1,0 +1,234 @@
+"""The monitor's process: connects probes, look, alerts, snapshot and page, and ends within seconds of a signal."""
+
+import shlex
+import shutil
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.command_line import CommandLine, command_name, commands_for_data
+from deploy.local.runfile import read_run
+from deploy.monitor.audit_finding import finding_file
+from deploy.monitor.audit_probe import AuditProbe
+from deploy.monitor.fleet_probe import FleetProbe
+from deploy.monitor.healthy_flow import HealthyFlowSpans
+from deploy.monitor.page_answers import make_page_api
+from deploy.monitor.probes import NEEDED, is_flowing, make_probes
+from deploy.monitor.prometheus_alerts import Burning, burning, is_ready
+from deploy.monitor.scrape_targets import metrics_addresses, scrape_targets
+from deploy.monitor.supervised_parts import read_supervised_parts
+from deploy.monitor.table_versions import TablesOnDisk
+from deploy.process_signals import configure_logging, stop_on_signals
+from deploy.processes import explain_bind_failure, version
+from deploy.settings import Settings
+from deploy.settings_reload import SettingsFile
+from ingest.contract.errors import UnavailableError
+from ingest.contract.topics import LAND_GROUP, READINGS
+from lakehouse.paths import is_local, to_path
+from monitoring.alerts.catalog import alerts as alerts_of
+from monitoring.alerts.evaluate import Evaluator, used_metrics
+from monitoring.exporter import CollectorRegistry
+from monitoring.metrics.monitor import MonitorMetrics
+from monitoring.metrics.process_metrics import build_info, process_metrics
+from monitoring.page.app import make_page
+from monitoring.page.request_guard import read_token
+from monitoring.page.server import PageServer
+from monitoring.page.snapshot_broadcaster import SnapshotBroadcaster
+from monitoring.periodic_query import PeriodicQuery
+from monitoring.probe import ProbeSet
+from monitoring.sample_history import History
+from monitoring.scrape_loop import ScrapeLoop, scrape_self
+from monitoring.snapshot.build import METRICS, build_snapshot
+from monitoring.snapshot.snapshot_inputs import KafkaNames, SnapshotInputs
+from monitoring.snapshot.sums import finite
+
+__all__ = ["Monitor", "run_monitor"]
+
+OWN_JOB: Final = "tidegate-monitor"
+ASK_SECONDS: Final = 5.0
+
+
+def run_monitor(settings: Settings, config: Path) -> None:
+    """Run until a signal asks to stop.
+
+    Raises:
+        UnavailableError: the page's port is taken.
+    """
+    configure_logging()
+    stop = stop_on_signals()
+    with Monitor(settings, config, stop) as monitor:
+        monitor.look.run(stop)
+
+
+class Monitor:
+    """One monitor as a context manager: it serves and probes inside the context, and looks while `look.run` runs.
+
+    Args:
+        settings: the settings of the whole pipeline.
+        config: the settings file; the state of an embedded run is next to it.
+        stop: event that ends the monitor.
+    """
+
+    def __init__(self, settings: Settings, config: Path, stop: threading.Event) -> None:
+        monitoring = settings.monitoring
+        self._settings, self._data, self._stop = settings, config.absolute().parent, stop
+        self._source = SettingsFile(config, settings)
+        self._registry = CollectorRegistry()
+        self._metrics = MonitorMetrics(self._registry)
+        build_info(self._registry, version(), "monitor")
+        process_metrics(self._registry)
+        self._alerts = alerts_of(monitoring)
+        wanted = used_metrics(self._alerts) | METRICS | NEEDED
+        self._history, self._evaluator, self._board = History(wanted), Evaluator(self._alerts), SnapshotBroadcaster()
+        self._flow = HealthyFlowSpans()
+        self._fleet = FleetProbe(settings.lake.root, self._flow)
+        self._audit = AuditProbe(config, monitoring.audit_seconds, keep=finding_file(self._data))
+        probes = make_probes(settings, self._history, self._fleet, self._audit, data=self._data)
+        self._probes = ProbeSet(probes, self._metrics)
+        self._polls = _Polls(
+            settings, burning(monitoring.prometheus_url, self._alerts) if monitoring.prometheus_url else None
+        )
+        self._started_at = time.time()
+        self._line = _command_line(config)
+        self._names = KafkaNames(readings=READINGS, group=LAND_GROUP)
+        self._targets = {f"tidegate-{part}": ", ".join(urls) for part, urls in metrics_addresses(monitoring).items()}
+        self.look = ScrapeLoop(
+            scrape_targets(monitoring),
+            self._history,
+            own=(OWN_JOB, lambda: scrape_self(self._registry, wanted)),
+            publish=self._publish,
+            every_seconds=monitoring.look_seconds,
+            news=self._states,
+        )
+        self._cleanup = ExitStack()
+        self.port = 0
+
+    def __enter__(self) -> "Monitor":
+        monitoring = self._settings.monitoring
+        page = make_page(
+            monitoring,
+            self._board,
+            make_page_api(self._settings, self._stop, self._flow, newest=self._source.newest),
+            registry=self._registry,
+            metrics=self._metrics,
+            healthy=self.look.healthy,
+        )
+        try:
+            server = PageServer(page.app, host=monitoring.host, port=monitoring.page_port)
+        except OSError as error:
+            msg = explain_bind_failure(error, monitoring.host, monitoring.page_port, "the page", "page_port")
+            raise UnavailableError(msg) from error
+        self.port = server.port
+        self._cleanup.callback(server.close)
+        self._cleanup.callback(page.close)
+        self._probes.start()
+        self._cleanup.callback(self._probes.close)
+        self._polls.start()
+        self._cleanup.callback(self._polls.close)
+        return self
+
+    def __exit__(self, *_fault: object) -> None:
+        self._stop.set()
+        self._cleanup.close()
+
+    def _states(self) -> dict[str, Any]:
+        """Return the state of each part of an embedded run, so that a part that dies is shown at once."""
+        run = read_supervised_parts(self._data)
+        return {name: part.get("state") for name, part in run.parts.items()} if run else {}
+
+    def _publish(self, now: float) -> None:
+        self._probes.check()
+        self._flow.note(now, is_flowing(self._history))
+        states = [state.as_dict() for state in self._evaluator.step(self._history, now)]
+        for state in ("pending", "firing"):
+            self._metrics.alerts.labels(state).set(sum(each["state"] == state for each in states))
+        snapshot = build_snapshot(self._history, self._side(states), self._names, self._settings.monitoring, now=now)
+        self._board.publish(snapshot)
+
+    def _side(self, states: Iterable[Mapping[str, Any]]) -> SnapshotInputs:
+        prometheus_up, burns = self._polls.burning
+        run = read_supervised_parts(self._data)
+        return SnapshotInputs(
+            version=version(),
+            started_at=self._started_at,
+            targets=self._targets,
+            probes=self._probes.faults(),
+            parts=run.parts if run else None,
+            ready=run.ready if run else None,
+            tables=self._polls.tables,
+            devices=self._fleet.devices,
+            audit=self._audit.newest,
+            alerts=self._line.fill_alerts({**each, "value": finite(each["value"])} for each in [*burns, *states]),
+            command=self._line.as_dict(),
+            prometheus_up=prometheus_up,
+            alertmanager_up=self._polls.alertmanager_up,
+            redrive=read_token(self._settings.monitoring.page_token_file) is not None,
+            disk_free_bytes=_free(self._settings.lake.root),
+        )
+
+
+class _Polls:
+    """Polls that run besides the look."""
+
+    def __init__(self, settings: Settings, ask_burning: Any) -> None:
+        monitoring, tables = settings.monitoring, TablesOnDisk(settings.lake.root)
+        self._tables: PeriodicQuery[list[dict[str, Any]]] = PeriodicQuery(
+            "poll tables", monitoring.look_seconds, tables.look, default=[]
+        )
+        unknown: tuple[bool | None, list[dict[str, Any]]] = (None, [])
+        down: Burning = (False, [])
+        self._burning = (
+            PeriodicQuery("poll prometheus", ASK_SECONDS, ask_burning, default=down) if ask_burning else None
+        )
+        url = monitoring.alertmanager_url
+        self._alertmanager = (
+            PeriodicQuery("poll alertmanager", ASK_SECONDS, is_ready(url), default=False) if url else None
+        )
+        self._unknown = unknown
+
+    def _all(self) -> list[PeriodicQuery[Any]]:
+        return [poll for poll in (self._tables, self._burning, self._alertmanager) if poll is not None]
+
+    def start(self) -> None:
+        for poll in self._all():
+            poll.start()
+
+    def close(self) -> None:
+        for poll in self._all():
+            poll.stop()
+        for poll in self._all():
+            poll.join(0.2)
+
+    @property
+    def tables(self) -> list[dict[str, Any]]:
+        return self._tables.newest
+
+    @property
+    def burning(self) -> tuple[bool | None, list[dict[str, Any]]]:
+        return self._unknown if self._burning is None else self._burning.newest
+
+    @property
+    def alertmanager_up(self) -> bool | None:
+        return None if self._alertmanager is None else self._alertmanager.newest
+
+
+def _command_line(config: Path) -> CommandLine:
+    """Return the command line for this monitor's pipeline: the embedded run of its folder, or else its settings file."""
+    run, file = read_run(config.absolute().parent), config.absolute()
+    if run is not None and run.config == file.name:
+        return commands_for_data(file.parent)
+    return CommandLine(command_name(), f"--config {shlex.quote(str(file))}")
+
+
+def _free(root: str) -> float | None:
+    """Return the free bytes of the disk with the tables, or with the folder where they will be."""
+    if not is_local(root):
+        return None
+    folder = to_path(root).absolute()
+    for place in (folder, *folder.parents):
+        with suppress(OSError):
+            return float(shutil.disk_usage(place).free)
+    return None

@@ -1,0 +1,92 @@
+"""Answers of the page, from the tables and from Kafka. A failure becomes one sentence and an HTTP status."""
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from deploy.monitor.healthy_flow import HealthyFlowSpans
+from deploy.monitor.left_out_reader import LeftOutReader
+from deploy.monitor.redriver import Redriver
+from deploy.settings import Settings
+from ingest.contract.errors import TidegateError, UnavailableError
+from lakehouse.render import json_value
+from monitoring.page.page_api import PageApi, PageError, TopicRequest
+
+__all__ = ["make_page_api"]
+
+
+def make_page_api(
+    settings: Settings, stop: threading.Event, flow: HealthyFlowSpans, *, newest: Callable[[], Settings] | None = None
+) -> PageApi:
+    """Return the page's answers; heavy libraries are imported at the first request.
+
+    Args:
+        settings: the settings of the whole pipeline.
+        stop: ends a redrive between two steps.
+        flow: the spans in which data reached the tables.
+        newest: returns the settings with the current routes; without it, `settings` are used.
+    """
+    newest = newest or (lambda: settings)
+    root, redriver, left_out = settings.lake.root, Redriver(newest, stop), LeftOutReader(newest)
+
+    def device(name: str) -> dict[str, Any]:
+        from deploy.monitor.device_page import show_device
+
+        return _told(lambda: show_device(root, name, flow, left_out))
+
+    def devices(search: str, limit: int) -> dict[str, Any]:
+        from deploy.monitor.device_page import find_devices
+
+        return _told(lambda: find_devices(root, search, limit))
+
+    def dead_letters(reason: str | None, name: str | None, limit: int, before: str | None = None) -> dict[str, Any]:
+        from deploy.monitor.dead_letters import ID, list_dead_letters
+
+        if before is not None and not ID.fullmatch(before):
+            raise PageError(400, f"{before[:100]!r} is not an id of a dead letter.")
+        return _told(lambda: list_dead_letters(root, reason, name, limit, before))
+
+    def dead_letter(letter: str) -> dict[str, Any]:
+        from deploy.monitor.dead_letters import ID, show_dead_letter
+
+        if not ID.fullmatch(letter):
+            raise PageError(400, f"{letter[:100]!r} is not an id of a dead letter.")
+        return _told(lambda: show_dead_letter(root, letter, newest()), unavailable=404)
+
+    def redrive(ids: Sequence[str], dry_run: bool) -> dict[str, Any]:
+        return _told(lambda: redriver.redrive(ids, dry_run))
+
+    def topics() -> dict[str, Any]:
+        from deploy.monitor.topic_pages import list_topics
+
+        return _told(lambda: list_topics(settings.kafka))
+
+    def topic(wanted: TopicRequest) -> dict[str, Any]:
+        from deploy.monitor.topic_pages import show_topic
+
+        return _told(lambda: show_topic(settings.kafka, wanted), unavailable=404)
+
+    return PageApi(
+        device=device,
+        devices=devices,
+        dead_letters=dead_letters,
+        dead_letter=dead_letter,
+        redrive=redrive,
+        topics=topics,
+        topic=topic,
+    )
+
+
+def _told(ask: Callable[[], dict[str, Any]], *, unavailable: int = 503) -> dict[str, Any]:
+    """Return the answer as JSON-ready data; NaN and infinity become null.
+
+    Raises:
+        PageError: the answer failed.
+    """
+    try:
+        found: dict[str, Any] = json_value(ask())
+    except UnavailableError as error:
+        raise PageError(unavailable, str(error)) from error
+    except TidegateError as error:
+        raise PageError(503, str(error)) from error
+    return found

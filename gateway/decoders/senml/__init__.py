@@ -1,0 +1,1 @@
+"""SenML in JSON and CBOR."""

@@ -1,0 +1,1 @@
+"""Tools for people who work with devices: simulator, publishers, `decode`, `route test`."""

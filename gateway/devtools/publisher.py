@@ -1,0 +1,181 @@
+"""Publisher over MQTT at QoS 1 with a window, for simulated devices, the canary and the benchmarks.
+
+The gateway itself never publishes through this module.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from paho.mqtt import client as mqtt
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
+
+from gateway.devtools.buffered_client import DrainingClient
+from gateway.gateway_settings import MqttSettings
+from gateway.mqtt.paho_client import authenticate
+from ingest.contract.errors import UnavailableError
+
+__all__ = ["Publisher"]
+
+_LOOK_SECONDS: Final = 0.2
+
+
+class Publisher:
+    """MQTT connection that publishes. After a lost connection, paho resends messages without PUBACK.
+
+    Args:
+        settings: broker, credentials, protocol.
+        client_id: unique at the broker.
+        window: messages published and not yet acknowledged; `publish` blocks while it is full.
+        acknowledged: called with the tag of each message whose PUBACK came, from the network thread.
+        stop: ends the wait for a full window, which would be endless without a broker.
+    """
+
+    def __init__(
+        self,
+        settings: MqttSettings,
+        *,
+        client_id: str,
+        window: int = 200,
+        acknowledged: Callable[[object], None] | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
+        self._settings = settings
+        self._acknowledged = acknowledged or (lambda tag: None)
+        self._stop = stop or threading.Event()
+        self._slots = threading.Semaphore(window)
+        self._pending: dict[int, object] = {}
+        self._early: dict[int, bool] = {}
+        self._lock = threading.Lock()
+        self._connected = threading.Event()
+        self._refused = ""
+        self.sent_count = 0
+        self.acknowledged_count = 0
+        self._client = self._make_client(client_id, window)
+
+    def _make_client(self, client_id: str, window: int) -> mqtt.Client:
+        protocol = mqtt.MQTTv5 if self._settings.protocol == "5" else mqtt.MQTTv311
+        client = DrainingClient(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
+        client.max_inflight_messages_set(window)
+        client.reconnect_delay_set(1, 5)
+        authenticate(client, self._settings)
+        client.on_connect = self._on_connect
+        client.on_disconnect = self._on_disconnect
+        client.on_publish = self._on_publish
+        client.suppress_exceptions = False
+        return client
+
+    def connect(self, *, timeout_seconds: float = 10.0) -> None:
+        """Connect, and stay connected until `close`.
+
+        Raises:
+            UnavailableError: no connection within the time; the text says what the broker answered.
+        """
+        self._client.connect_async(self._settings.host, self._settings.port, self._settings.keepalive_seconds)
+        self._client.loop_start()
+        if not self._connected.wait(timeout_seconds):
+            self._client.loop_stop()
+            answer = self._refused or "no answer"
+            msg = (
+                f"MQTT broker {self._settings.host}:{self._settings.port} does not accept the connection ({answer}). "
+                "Check that it runs and that [mqtt] has the right user and password."
+            )
+            raise UnavailableError(msg)
+
+    @property
+    def waiting_count(self) -> int:
+        """Messages published and not yet acknowledged."""
+        return len(self._pending)
+
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        tag: object = None,
+        qos: int = 1,
+        message_id: str | None = None,
+        traceparent: str | None = None,
+    ) -> bool:
+        """Publish one message; blocks while the window is full.
+
+        `message_id` and `traceparent` (W3C) become user properties, if the protocol is MQTT 5.
+
+        Returns False if `stop` was set while it waited: the message was not sent.
+        """
+        properties = None
+        named = [(key, text) for key, text in (("message-id", message_id), ("traceparent", traceparent)) if text]
+        if named and self._settings.protocol == "5":
+            properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]
+            properties.UserProperty = named
+        while not self._slots.acquire(timeout=_LOOK_SECONDS):
+            if self._stop.is_set():
+                return False
+        info = self._client.publish(topic, payload, qos=qos, properties=properties)
+        # Without a connection paho keeps a QoS 1 message for the next one; a QoS 0 message is lost.
+        kept = info.rc == MQTTErrorCode.MQTT_ERR_SUCCESS or (info.rc == MQTTErrorCode.MQTT_ERR_NO_CONN and qos > 0)
+        if not kept:
+            self._slots.release()
+            msg = f"cannot publish to {topic}: {mqtt.error_string(info.rc)}"
+            raise UnavailableError(msg)
+        self.sent_count += 1
+        self._register(info.mid, tag)
+        return True
+
+    def _register(self, mid: int, tag: object) -> None:
+        # No lock is held over client.publish(): paho calls on_publish under the lock that publish() takes. So the
+        # PUBACK may come before its tag is known here.
+        with self._lock:
+            if mid not in self._early:
+                self._pending[mid] = tag
+                return
+            failed = self._early.pop(mid)
+        self._settle(tag, failed)
+
+    def _settle(self, tag: object, failed: bool) -> None:
+        self._slots.release()
+        if not failed:
+            self.acknowledged_count += 1
+            self._acknowledged(tag)
+
+    def drain(self, *, timeout_seconds: float = 30.0) -> bool:
+        """Wait until every message has its PUBACK; False if some have none within the time."""
+        deadline = time.monotonic() + timeout_seconds
+        while time.monotonic() < deadline:
+            with self._lock:
+                if not self._pending:
+                    return True
+            time.sleep(0.01)
+        return False
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._client.disconnect()
+        self._client.loop_stop()
+
+    def _on_connect(
+        self, client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            self._refused = str(reason)
+        else:
+            self._connected.set()
+
+    def _on_disconnect(
+        self, client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        self._connected.clear()
+
+    def _on_publish(
+        self, client: mqtt.Client, userdata: object, mid: int, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        with self._lock:
+            if mid not in self._pending:
+                self._early[mid] = reason.is_failure
+                return
+            tag = self._pending.pop(mid)
+        self._settle(tag, reason.is_failure)

@@ -1,0 +1,1 @@
+"""The fast path: good native messages to Kafka records without an object per reading."""

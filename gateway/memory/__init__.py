@@ -1,0 +1,1 @@
+"""What a gateway remembers of itself and of its devices in Kafka, over restarts."""

@@ -1,0 +1,91 @@
+"""Detection of another live gateway with the same `gateway.gateway_id`, by its record in `telemetry.gateway-state`.
+
+Each process writes its own record about once a minute. A record of another process that Kafka took after this one's first
+look comes from a process that lives now, so no clocks are compared. A look runs on its own thread and reads a bounded
+number of records: messages do not wait for it.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from gateway.memory.restart_state import ALIVE_MS, SessionRecord
+from monitoring.periodic_query import PeriodicQuery
+
+__all__ = ["LOOK_SECONDS", "ReadNewer", "SharedIdDetector"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+LOOK_SECONDS: Final = 30.0
+_END_SECONDS: Final = 1.0
+
+ReadNewer = Callable[[str, Mapping[int, int] | None], tuple[list[bytes], dict[int, int]]]
+"""Function of a key and an offset per partition that returns the values of the key since then, and the next offsets.
+Without offsets it returns no values."""
+
+_decode = msgspec.json.Decoder(SessionRecord).decode
+
+
+class SharedIdDetector:
+    """Detection of a shared id. `start`, `stop` and `words` belong to the gateway's thread, `look` to that of the poll."""
+
+    def __init__(
+        self,
+        gateway_id: str,
+        key: str,
+        process: str,
+        read_newer: ReadNewer,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Take the `key` of the gateway's own record, and `process`, the name of this process in it."""
+        self._gateway_id, self._key, self._process = gateway_id, key, process
+        self._read_newer, self._clock = read_newer, clock
+        self._offsets: dict[int, int] | None = None
+        self._seen: dict[str, tuple[str, float]] = {}
+        self._logged: set[str] = set()
+        self._poll: PeriodicQuery[str] = PeriodicQuery("gateway id", LOOK_SECONDS, self.look, default="")
+
+    def start(self) -> None:
+        """Begin to look; a second call does nothing."""
+        self._poll.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._poll.stop()
+        self._poll.join(_END_SECONDS)
+
+    @property
+    def words(self) -> str:
+        """Return a sentence for `status` while another live gateway has this id; empty while none has."""
+        other = self._poll.newest
+        return self._sentence(other) if other else ""
+
+    def look(self) -> str:
+        """Look once; returns process and session of another live gateway with this id, empty if there is none."""
+        values, self._offsets = self._read_newer(self._key, self._offsets)
+        now = self._clock()
+        for value in values:
+            try:
+                held = _decode(value)
+            except msgspec.MsgspecError:
+                continue
+            if held.process == self._process:
+                continue
+            self._seen.pop(held.process, None)
+            if not held.stopped:
+                self._seen[held.process] = f"process {held.process or '(unknown)'}, MQTT session {held.session}", now
+        self._seen = {name: one for name, one in self._seen.items() if now - one[1] < ALIVE_MS / 1000}
+        for name in self._seen.keys() - self._logged:
+            logger.error("%s", self._sentence(self._seen[name][0]).lstrip("; "))
+        self._logged = set(self._seen)
+        return next(iter(self._seen.values()))[0] if self._seen else ""
+
+    def _sentence(self, other: str) -> str:
+        return (
+            f"; another gateway uses gateway.gateway_id {self._gateway_id!r} ({other}), so the audit and the ledger mix up "
+            "their messages: give each gateway its own id"
+        )

@@ -1,0 +1,72 @@
+"""Topic filters of the session: requested if the broker does not hold them, and the granted ones."""
+
+import logging
+
+import paho.mqtt.client as paho
+from paho.mqtt.reasoncodes import ReasonCode
+
+from gateway.gateway_settings import MqttSettings
+from gateway.mqtt.filter_memory import FilterMemory
+from gateway.mqtt.paho_client import subscriptions
+from gateway.topic_filters import is_shared, subscription_filter
+
+__all__ = ["Subscriptions"]
+
+logger = logging.getLogger("tidegate.gateway")
+
+
+class Subscriptions:
+    """Subscriptions of one session, across its connections.
+
+    Attributes:
+        at_most_once: filters that the broker granted at QoS 0 only.
+    """
+
+    def __init__(self, settings: MqttSettings) -> None:
+        self._settings = settings
+        self._filters = tuple(dict.fromkeys(subscription_filter(text) for text in settings.subscriptions))
+        if shared := [text for text in self._filters if is_shared(text)]:
+            logger.warning(
+                "mqtt.subscriptions: %s is shared with other gateways. A device's messages may arrive through several of "
+                "them and lose their order, unless the broker assigns each device to one gateway. Give each gateway its own "
+                "filters instead.",
+                ", ".join(shared),
+            )
+        self._memory = FilterMemory(settings.session_file, f"{settings.client_id}@{settings.host}:{settings.port}")
+        self.at_most_once: list[str] = []
+
+    @property
+    def remembered(self) -> bool:
+        """Return whether a session with subscriptions was left at the broker, as far as is known here."""
+        return self._memory.filters() is not None
+
+    @property
+    def held(self) -> tuple[str, ...] | None:
+        """Filters last granted, None if unknown."""
+        return self._memory.filters()
+
+    def recall(self, filters: tuple[str, ...]) -> None:
+        """Take the filters granted to an earlier process in this session; call before the first connection."""
+        self._memory.recall(filters)
+
+    def ask(self, client: paho.Client, *, present: bool) -> bool:
+        """Subscribe, unless the broker's session, if it is `present`, holds exactly these filters: then return True."""
+        held = self._memory.filters() if present else ()
+        if present and held == self._filters:
+            return True
+        gone = [text for text in held or () if text not in self._filters]
+        if gone:
+            client.unsubscribe(gone)
+        client.subscribe(subscriptions(self._settings, self._filters))  # type: ignore[arg-type]
+        return False
+
+    def answered(self, reasons: list[ReasonCode]) -> list[str]:
+        """Take the broker's answer; returns the filters that it refuses."""
+        granted = list(zip(self._filters, reasons, strict=False))
+        refused = [text for text, reason in granted if reason.is_failure]
+        if refused:
+            return refused
+        self.at_most_once = [text for text, reason in granted if reason.value == 0]
+        if not self.at_most_once:
+            self._memory.remember(self._filters)
+        return []

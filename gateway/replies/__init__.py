@@ -1,0 +1,1 @@
+"""Answers to devices: receipts and the replies of decoders."""

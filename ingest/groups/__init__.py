@@ -1,0 +1,1 @@
+"""Consumer groups: mirrored offsets, states and rewinds."""

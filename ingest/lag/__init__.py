@@ -1,0 +1,1 @@
+"""Lag of consumer groups: in records, in seconds, and until data loss."""

@@ -1,0 +1,1 @@
+"""Readers of Kafka records: stretches, browsing, tail and group members."""

@@ -1,0 +1,1 @@
+"""Topics: create, describe, alter, wait for, and ask for their offsets."""

@@ -1,0 +1,171 @@
+"""Create missing topics as the settings ask for them, and report differences of existing ones."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import NewTopic
+
+from ingest.contract.errors import ConfigError, RetryableError
+from ingest.contract.topics import TopicSpec, topic_specs
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.admin import (
+    TIMEOUT_SECONDS,
+    admin_client,
+    await_deleted,
+    no_answer_error,
+    partition_counts,
+    result_of,
+)
+from ingest.topics.describe import TopicState, describe_topics
+from ingest.topics.rights import is_denied, missing_right
+from ingest.topics.visibility import await_topics
+
+__all__ = ["create_topic", "delete_topic", "ensure_topics", "wanted_config"]
+
+
+_REFUSED: Final = frozenset(
+    {
+        KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS, KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
+    }
+)  # fmt: skip
+"""Errors of the request itself: settings, number of partitions, a rule of the cluster, a name that Kafka rejects."""
+
+
+def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = lambda name: None) -> list[str]:
+    """Create the missing topics (`on_made` gets each name) and compare the existing ones.
+
+    Returns when Kafka shows the new topics.
+
+    Returns one sentence per difference. It never changes an existing topic: fewer bytes kept or other partitions would
+    delete data or break the order of devices, so that step is the operator's.
+
+    Raises:
+        ConfigError: Kafka cannot create them like this, for example with fewer brokers than `kafka.replication`.
+        MissingRightError: this user may not create topics.
+        RetryableError: Kafka does not answer.
+    """
+    specs = _specs(settings, settings.partitions)
+    client = admin_client(settings)
+    existing = partition_counts(client, settings)
+    missing = [spec for spec in specs if spec.name not in existing]
+    if missing:
+        new = [NewTopic(s.name, s.partitions, settings.replication, config=_wanted(s, settings)) for s in missing]
+        for name, future in client.create_topics(new, request_timeout=TIMEOUT_SECONDS).items():
+            if _created(future, name, settings):
+                on_made(name)
+        await_topics(client, [spec.name for spec in missing])
+    states = describe_topics(settings, [spec.name for spec in specs if spec.name in existing])
+    return [line for spec in specs if spec.name in states for line in _drift(spec, states[spec.name], settings)]
+
+
+def create_topic(
+    settings: KafkaSettings, name: str, *, partitions: int, config: Mapping[str, str] | None = None
+) -> bool:
+    """Create a topic with `kafka.replication` copies; True if it was created, False if it existed.
+
+    Returns when Kafka shows it.
+
+    `config` holds the topic's own settings; without them it is kept like `telemetry.readings`, as for derived streams.
+
+    Raises:
+        ConfigError: Kafka cannot create it like this.
+        MissingRightError: this user may not create topics.
+        RetryableError: Kafka does not answer.
+    """
+    client = admin_client(settings)
+    if name in partition_counts(client, settings):
+        return False
+    if config is None:
+        first, *_ = _specs(settings, partitions)
+        config = _wanted(first, settings)
+    new = NewTopic(name, partitions, settings.replication, config=dict(config))
+    is_new = any(_created(made, name, settings) for made in client.create_topics([new]).values())
+    await_topics(client, [name])
+    return is_new
+
+
+def delete_topic(settings: KafkaSettings, name: str) -> None:
+    """Delete a topic; does nothing if it does not exist. Returns when Kafka no longer shows it.
+
+    Raises:
+        MissingRightError: this user may not delete it.
+        RetryableError: Kafka does not answer.
+    """
+    client = admin_client(settings)
+    futures = client.delete_topics([name], request_timeout=TIMEOUT_SECONDS)
+    try:
+        await_deleted(settings, futures, f"deleting topic {name}")
+    except RetryableError as error:
+        if is_denied(error.__cause__):
+            raise missing_right(settings, f"delete topic {name}", "DELETE") from error
+        raise
+    await_topics(client, [name], there=False)
+
+
+def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool:
+    """Return True if the topic was created, False if another client was faster."""
+    try:
+        result_of(future)
+    except TimeoutError as error:
+        raise no_answer_error(settings, error, f"creating topic {name}") from error
+    except KafkaException as error:
+        code = error.args[0].code()
+        if code == KafkaError.TOPIC_ALREADY_EXISTS:
+            return False
+        if code == KafkaError.INVALID_REPLICATION_FACTOR:
+            message = (
+                f"Kafka cannot create topic {name} with {settings.replication} copies: {error.args[0].str()} Set "
+                "--replication, or kafka.replication in the settings, to at most the number of brokers."
+            )
+            raise ConfigError(message) from error
+        if code in _REFUSED:
+            message = f"Kafka refuses to create topic {name!r}: {error.args[0].str()}"
+            raise ConfigError(message) from error
+        if is_denied(error):
+            raise missing_right(
+                settings, f"create topic {name}", "CREATE", "cluster", instead="let an administrator create the topic"
+            ) from error
+        raise no_answer_error(settings, error, f"creating topic {name}") from error
+    return True
+
+
+def wanted_config(settings: KafkaSettings, name: str) -> dict[str, str]:
+    """Return the settings' configuration of one topic; topics of derived streams are kept like `telemetry.readings`."""
+    readings, *others = _specs(settings, settings.partitions)
+    return _wanted(next((spec for spec in others if spec.name == name), readings), settings)
+
+
+def _specs(settings: KafkaSettings, partitions: int) -> Sequence[TopicSpec]:
+    return topic_specs(
+        partitions=partitions,
+        max_record_bytes=settings.max_record_bytes,
+        retention_bytes=settings.retention_bytes,
+        retention_ms=settings.retention_hours * 3_600_000,
+    )
+
+
+def _wanted(spec: TopicSpec, settings: KafkaSettings) -> dict[str, str]:
+    if settings.replication < 3:
+        return spec.config
+    durable = {"min.insync.replicas": str(settings.replication - 1), "unclean.leader.election.enable": "false"}
+    return spec.config | durable
+
+
+def _drift(spec: TopicSpec, state: TopicState, settings: KafkaSettings) -> list[str]:
+    lines = []
+    if state.partitions != spec.partitions:
+        lines.append(
+            f"Topic {spec.name} has {state.partitions} partitions, the settings say {spec.partitions}. Tidegate uses it "
+            "unchanged: another number would send known devices to other partitions and break their order."
+        )
+    for key, wanted in _wanted(spec, settings).items():
+        has = state.config.get(key, wanted)
+        if has != wanted:
+            lines.append(
+                f"Topic {spec.name} has {key}={has}, the settings say {wanted}. Tidegate uses it unchanged. To change it, "
+                f"run `tidegate topics set {spec.name} --as-settings` with the same --config or --data."
+            )
+    return lines

@@ -1,0 +1,101 @@
+"""Files of `tidegate export grafana`: dashboards, provisioning, and a README."""
+
+import json
+from typing import Any, Final
+
+import yaml
+
+from monitoring.grafana.bench_dashboard import bench
+from monitoring.grafana.exclusions import lint_file
+from monitoring.grafana.kafka_dashboard import kafka
+from monitoring.grafana.overview_dashboard import overview
+from monitoring.grafana.pipeline_dashboard import pipeline
+from monitoring.monitoring_settings import MonitoringSettings
+from monitoring.prometheus.export_files import EVERY_SECONDS
+
+__all__ = ["dashboards", "grafana_files"]
+
+PROMETHEUS_URL: Final = "TIDEGATE_PROMETHEUS_URL"
+FOLDER: Final = "TIDEGATE_GRAFANA"
+
+README: Final = f"""# Tidegate's dashboards for Grafana
+
+| file | content |
+|---|---|
+| dashboards/tidegate-overview.json | objectives and their budgets, alerts, latency, errors, throughput, the canary |
+| dashboards/tidegate-pipeline.json | each hop from MQTT to tables, devices, SQL streams, Spark |
+| dashboards/tidegate-kafka.json | brokers, requests, lag and time to data loss, JVMs, the machine, the MQTT broker |
+| dashboards/tidegate-bench.json | a benchmark (`bench run --metrics-port`): progress, throughput, latency, errors, resources |
+| dashboards/.lint | rules of Grafana's dashboard-linter that a panel breaks on purpose, with the reason |
+
+The dashboards need a Prometheus that scrapes Tidegate. `tidegate export prometheus DIR` writes its configuration and rules.
+
+This command sends every query of the dashboards to that Prometheus, and names the queries without a result:
+
+    tidegate export grafana DIR --check http://127.0.0.1:9090
+
+## Run a new Grafana
+
+    export {FOLDER}="$PWD" {PROMETHEUS_URL}=http://127.0.0.1:9090
+    GF_PATHS_PROVISIONING="$PWD/provisioning" grafana server --homepath /usr/share/grafana
+
+The files under `provisioning/` read both variables when Grafana starts.
+
+## Use a Grafana that you already run
+
+Copy the files of `provisioning/dashboards` and `provisioning/datasources` into its provisioning folder, and set both variables
+for its service. Or import each dashboard by hand (Dashboards, New, Import), and choose the data source at the top of it.
+
+You cannot edit the dashboards in place. Save a copy under another name, or change `monitoring/grafana/` and export again.
+"""
+
+
+def dashboards(settings: MonitoringSettings) -> tuple[dict[str, Any], ...]:
+    """Return all dashboards, in the order of their use."""
+    return overview(settings), pipeline(), kafka(), bench()
+
+
+def grafana_files(settings: MonitoringSettings) -> dict[str, str]:
+    """Return path below the folder -> content. The same settings give the same bytes."""
+    made = {f"dashboards/{each['uid']}.json": _as_json(each) for each in dashboards(settings)}
+    return made | {
+        "dashboards/.lint": _as_yaml(lint_file()),
+        "provisioning/dashboards/tidegate.yaml": _as_yaml(_provider()),
+        "provisioning/datasources/tidegate.yaml": _as_yaml(_datasource()),
+        "README.md": README,
+    }
+
+
+def _provider() -> dict[str, Any]:
+    provider = {
+        "name": "tidegate",
+        "folder": "Tidegate",
+        "type": "file",
+        "disableDeletion": True,
+        "allowUiUpdates": False,
+        "updateIntervalSeconds": 30,
+        "options": {"path": f"${{{FOLDER}}}/dashboards"},
+    }
+    return {"apiVersion": 1, "providers": [provider]}
+
+
+def _datasource() -> dict[str, Any]:
+    source = {
+        "name": "Tidegate Prometheus",
+        "type": "prometheus",
+        "uid": "tidegate-prometheus",
+        "access": "proxy",
+        "url": f"${{{PROMETHEUS_URL}}}",
+        "isDefault": False,
+        "editable": False,
+        "jsonData": {"httpMethod": "POST", "timeInterval": f"{EVERY_SECONDS}s"},
+    }
+    return {"apiVersion": 1, "datasources": [source]}
+
+
+def _as_json(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _as_yaml(content: dict[str, Any]) -> str:
+    return str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))

@@ -1,0 +1,124 @@
+"""Takes a device out of what names it next to the tables.
+
+Identities, journals, answers of requests, repair copies, and what SQL streams sent under plans that were lost.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from lakehouse.atomic_file import write_json, write_text
+from lakehouse.paths import is_local, to_path
+from lakehouse.requests import DONE
+from lakehouse.requests import FOLDER as REQUESTS
+from streaming.dedup_index import DedupIndex, points_folder
+from streaming.history.device_names import DeviceNames
+from streaming.history.journal import CorrectionJournal
+from streaming.lost_records import REPAIR_FOLDER
+from streaming.sql.applied_streams import FOLDER as STREAMS
+from streaming.sql.stream_supervisor import supervisor_of
+from streaming.writer_context import WriterContext
+
+__all__ = ["forget_traces"]
+
+_SNAPSHOT: Final = "_seen.parquet"
+REDRIVES: Final = "_redrive"
+
+
+def forget_traces(writer: WriterContext, device: str) -> dict[str, Any]:
+    """Take the device out of everything else under the root that this process writes; returns what was found.
+
+    The journal of `tidegate dlq` names letters by Kafka offset; only its `why` may name a device.
+    """
+    _forget_identities(writer, device)
+    names = DeviceNames(device)
+    sent = _forget_sent(writer.root, names)
+    return {
+        "identities": "forgotten",
+        "corrections_renamed": CorrectionJournal(writer.root).forget(device, names.hidden),
+        "answers_deleted": _forget_answers(writer.root, names),
+        "redrives_renamed": _forget_redrives(writer.root, names),
+        "repair_copies_deleted": _forget_copies(writer.root, names),
+        **({"sent_records_forgotten": sent} if sent else {}),  # only after a lost plan is there any
+    }
+
+
+def _forget_identities(writer: WriterContext, device: str) -> None:
+    if writer.seen is not None:
+        writer.seen.forget(device)
+        return
+    snapshot = to_path(writer.root) / _SNAPSHOT
+    if is_local(writer.root) and snapshot.exists():
+        held = DedupIndex(snapshot)
+        held.load(writer.root, horizon_days=writer.settings.horizon_days)
+        held.forget(device)
+        held.close()
+    elif is_local(writer.root):
+        shutil.rmtree(points_folder(snapshot), ignore_errors=True)  # nothing names it: it is read from the table again
+
+
+def _forget_answers(root: str, names: DeviceNames) -> int:
+    """Take the device out of answers: arguments, reason, result."""
+    deleted = 0
+    for path in (_local(root) / REQUESTS / DONE).glob("*.json"):
+        if names.in_file(path):
+            path.unlink(missing_ok=True)
+            deleted += 1
+    return deleted
+
+
+def _forget_redrives(root: str, names: DeviceNames) -> int:
+    """Entries of the redrives' journal keep everything but the device's id."""
+    changed = 0
+    for path in (_local(root) / REDRIVES).glob("[!.]*.jsonl"):
+        lines = path.read_text("utf-8").splitlines()
+        fresh = [json.dumps(names.hidden(json.loads(line))) if names.in_text(line) else line for line in lines]
+        if fresh != lines:
+            changed += sum(old != new for old, new in zip(lines, fresh, strict=True))
+            write_text(path, "".join(f"{line}\n" for line in fresh))
+    return changed
+
+
+def _forget_copies(root: str, names: DeviceNames) -> int:
+    """Delete repairs' copies that name the device, except for their reports; a part of a copy is useless."""
+    deleted = 0
+    for copy in [path for path in (_local(root) / REPAIR_FOLDER).glob("*") if path.is_dir()]:
+        report = copy / "report.json"
+        files = [path for path in copy.rglob("*") if path.is_file() and path != report]
+        if any(map(names.in_file, files)):
+            for path in copy.iterdir():
+                if path != report:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            deleted += 1
+        if report.exists() and names.in_file(report):
+            write_json(report, names.hidden(json.loads(report.read_text("utf-8"))))
+    return deleted
+
+
+def _forget_sent(root: str, names: DeviceNames) -> int:
+    """Forget records that streams still compare with their topics. If one comes again, it is sent again."""
+    forgotten = 0
+    for path in (_local(root) / STREAMS).glob("[!.]*.sent"):
+        if not any(names.in_text(text) for text in _texts(path)):
+            continue
+        if (streams := supervisor_of(root)) is not None:  # a running stream would write the file again
+            streams.stop_stream(path.stem)
+        data = json.loads(path.read_text("utf-8"))
+        for left in (data["before"], data["after"]):
+            kept = [one for one in left["records"] if not any(map(names.in_text, one[:2]))]
+            forgotten += len(left["records"]) - len(kept)
+            left["records"] = kept
+        write_json(path, data)
+    return forgotten
+
+
+def _texts(path: Path) -> Iterator[str | None]:
+    """Keys and values in a file of `SentFile`."""
+    data = json.loads(path.read_text("utf-8"))
+    return (text for side in ("before", "after") for one in data[side]["records"] for text in one[:2])
+
+
+def _local(root: str) -> Path:
+    return to_path(root)

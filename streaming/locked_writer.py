@@ -1,0 +1,73 @@
+"""Become the only writer of a set of tables: locks held, tables intact and created, and its own Spark session."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lakehouse.create import ensure_tables
+from lakehouse.derived_tables import ALL_TABLES
+from lakehouse.health import refuse_damaged
+from lakehouse.jvm import JvmOptions
+from lakehouse.lake_settings import LakeSettings
+from lakehouse.lock import WriterLock
+from lakehouse.paths import is_local, to_path
+from lakehouse.session import LakeSession, open_session
+from streaming.stream_settings import StreamSettings
+
+__all__ = ["LockedWriter", "acquire_writer"]
+
+
+@dataclass(frozen=True, slots=True)
+class LockedWriter:
+    """Holder of the locks; `lake` and `stream` name places as Spark's JVM and this process both understand them."""
+
+    lake: LakeSettings
+    stream: StreamSettings
+    locks: tuple[WriterLock, ...]
+
+    @contextmanager
+    def session(self, jvm: JvmOptions, *, app_name: str) -> Iterator[LakeSession]:
+        """A Spark session while the block runs, whose JVM holds the locks as well: an orphan still keeps others out."""
+        session = open_session(
+            replace(jvm, heap=self.stream.driver_memory),
+            master=self.stream.master,
+            app_name=app_name,
+            extra=self.stream.extra,
+            keep_open=[lock.fd for lock in self.locks],
+        )
+        try:
+            yield session
+        finally:
+            session.close()
+
+
+@contextmanager
+def acquire_writer(lake: LakeSettings, stream: StreamSettings) -> Iterator[LockedWriter]:
+    """The one writer while the block runs, with all tables there.
+
+    Raises:
+        FatalError: another process writes there, or a table's log is damaged.
+    """
+    lake = lake.model_copy(update={"root": _absolute(lake.root)})
+    stream = stream.model_copy(update={"checkpoint": _absolute(stream.checkpoint)})
+    with ExitStack() as cleanup:
+        locks = _take_locks(lake, stream, cleanup)
+        refuse_damaged(lake.root, ALL_TABLES)
+        ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
+        yield LockedWriter(lake, stream, tuple(locks))
+
+
+def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -> list[WriterLock]:
+    """One for the tables, one for the checkpoint; an object store has none, its commits are conditional puts."""
+    locks = []
+    for uri, what in ((lake.root, "tables"), (stream.checkpoint, "checkpoint")):
+        if is_local(uri):
+            locks.append(WriterLock(Path(uri), what=what))
+            cleanup.callback(locks[-1].close)
+    return locks
+
+
+def _absolute(uri: str) -> str:
+    """Return a path that Spark's JVM and this process understand in the same way."""
+    return str(to_path(uri).absolute()) if is_local(uri) else uri

@@ -1,0 +1,315 @@
+"""Keeps the tables: asks each for due work, does it in small pieces, and reports the result.
+
+Every pass costs a table without writes one look for a file. The chores' thread calls it, so nothing that it does runs
+at the same time as a fold or a correction; the landing, which does, only adds files.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final
+
+from lakehouse.append import Appender, reopen_appender
+from lakehouse.catalog import table_names
+from lakehouse.clock import DeletionClock
+from lakehouse.derived_tables import ALL_TABLES, DERIVED
+from lakehouse.lake_settings import LakeSettings
+from lakehouse.maintenance import ExpiryPlan, TableState, newest_landed, plan_expiry, plan_join, table_state
+from lakehouse.maintenance_log import (
+    KEPT_EVERY_SECONDS,
+    adopt_checkpoint,
+    clean_log,
+    commit_time,
+    last_checkpoint,
+    write_checkpoint,
+)
+from lakehouse.maintenance_vacuum import sweep_files
+from lakehouse.tables import READINGS, TABLES, Table
+from streaming.history.log_forgetting import erasure_waits
+from streaming.maintain.gauges import MaintenanceGauges
+from streaming.maintain.maintenance_commits import drop_days, join_files
+from streaming.maintain.repair_copies import drop_old_copies
+from streaming.maintain.retention_holds import LONGEST_SECONDS, needed_since, needed_versions
+from streaming.writer_context import WriterContext
+
+__all__ = ["MaintenanceLimits", "TableMaintainer", "TableMaintenance"]
+
+logger = logging.getLogger("tidegate.streaming.maintain")
+
+PASS_SECONDS: Final = 3.0
+"""No further join begins after so long: derived tables wait meanwhile, and they are to be fresh."""
+CHECKPOINT_DUTY: Final = 100
+"""A checkpoint that takes a second is written every so many seconds at most."""
+NEVER: Final = -1
+_WAITS: Final = (
+    "retention does not drop %d days of %s, %s to %s: the clock may be wrong, or they are a large part of the table. "
+    "Run `tidegate maintain --drop-days --dry-run` to see them, and without --dry-run to drop them"
+)
+LATE: Final = timedelta(hours=1)
+LATE_DERIVED: Final = timedelta(hours=26)
+"""Time after midnight at which rows of a day are still expected; derivations correct the windows of the day before, too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MaintenanceLimits:
+    """Intervals of the keeper's work, and how long it keeps what a reader may still need.
+
+    Attributes:
+        sweep_seconds: between two looks for unneeded files; the first comes `first_sweep_seconds` after the start.
+        checkpoint_commits: a checkpoint is written after so many commits.
+        held_commits: the JVM forgets what came before a checkpoint once it holds so many commits.
+        readers_seconds: a snapshot is read for so long after a newer one took its place.
+        every_seconds: of older checkpoints one per so many seconds stays.
+    """
+
+    sweep_seconds: float = 3600.0
+    first_sweep_seconds: float = 300.0
+    checkpoint_commits: int = 200
+    held_commits: int = 2000
+    readers_seconds: float = 3600.0
+    every_seconds: float = KEPT_EVERY_SECONDS
+
+
+@dataclass(slots=True)
+class TableMaintenance:
+    """Work done on one table (or due, in a dry run)."""
+
+    table: str
+    files_before: int = 0
+    files_after: int = 0
+    bytes: int = 0
+    joined: int = 0
+    into: int = 0
+    dropped_days: list[str] = field(default_factory=list)
+    waiting_days: list[str] = field(default_factory=list)
+    checkpoint: int | None = None
+    log_files_deleted: int = 0
+    files_deleted: int = 0
+    bytes_deleted: int = 0
+
+
+@dataclass(slots=True)
+class _Known:
+    """Facts about a table that are kept between passes."""
+
+    version: int = NEVER
+    checkpoint_seconds: float = 0.0
+    checkpoint_at: float = float("-inf")
+    sweep_at: float = 0.0
+
+
+class TableMaintainer:
+    """Maintains the tables. Not thread-safe: the chores' thread calls it."""
+
+    def __init__(
+        self, writer: WriterContext, limits: MaintenanceLimits | None = None, clock: DeletionClock | None = None
+    ) -> None:
+        self._writer, self._root = writer, writer.root
+        self._limits, self._clock = limits or MaintenanceLimits(), clock or DeletionClock()
+        self._gauges = MaintenanceGauges(writer.metrics)
+        self._appenders: dict[str, tuple[str, Appender]] = {}
+        self._known: dict[str, _Known] = defaultdict(
+            lambda: _Known(sweep_at=time.monotonic() + self._limits.first_sweep_seconds)
+        )
+
+    def run_pass(self) -> None:
+        """Do the due work; a table that fails does not stop the others.
+
+        Raises:
+            Exception: of the first table that failed.
+        """
+        deadline, failures = time.monotonic() + PASS_SECONDS, []
+        names = table_names(self._root)
+        self._gauges.keep(names)
+        # The landed tables come first: a pass is short, and derived tables get few files.
+        for name in sorted(names, key=lambda each: (each != READINGS.name, each not in TABLES)):
+            try:
+                self._pass(name, deadline)
+            except Exception as error:
+                logger.debug("maintenance of %s failed", name, exc_info=error)
+                failures.append(error)
+                # The table may be another one by now (a stream's, created again): the next pass begins from nothing.
+                self._known.pop(name, None)
+                self._appenders.pop(name, None)
+        if failures:
+            raise failures[0]
+
+    def run_all(
+        self,
+        name: str,
+        *,
+        full: bool,
+        keep_hours: float | None = None,
+        dry_run: bool = False,
+        drop_days: bool = False,
+    ) -> TableMaintenance:
+        """Do all that can be done to one table: with `full`, also what is due later; with `drop_days`, waiting days go."""
+        state = table_state(self._root, name)
+        kept = TableMaintenance(name, state.file_count, state.file_count, state.bytes)
+        if dry_run:
+            self._plan(state, kept, full=full)
+        else:
+            state = self._drop(state, kept, confirmed=drop_days)
+            state, _ = self._join(state, kept, deadline=float("inf"), everything=full)
+            self._checkpoint(state, kept, at_least=1 if full else self._limits.checkpoint_commits)
+        self._sweep(name, kept, keep_hours=keep_hours, dry_run=dry_run)
+        self._gauges.table(state)
+        kept.files_after, kept.bytes = state.file_count, state.bytes
+        return kept
+
+    def _pass(self, name: str, deadline: float) -> None:
+        known, kept, finished = self._known[name], TableMaintenance(name), True
+        if self._is_news(name, known.version):
+            state, finished = self._join(table_state(self._root, name), kept, deadline=deadline)
+            self._checkpoint(state, kept, at_least=self._limits.checkpoint_commits)
+            self._gauges.table(state)
+            known.version = state.version if finished else NEVER
+        if time.monotonic() >= known.sweep_at:
+            version = self._drop(table_state(self._root, name), kept).version
+            known.version = version if finished else NEVER
+            self._sweep(name, kept)
+            known.sweep_at = time.monotonic() + self._limits.sweep_seconds
+        if finished:
+            self._gauges.done(name)
+        else:
+            # The next pass continues with it, also without a commit in between.
+            logger.debug("no time left to join all waiting files of %s", name)
+        if kept.joined or kept.dropped_days or kept.files_deleted or kept.log_files_deleted:
+            logger.info("%s", kept)
+
+    def _is_news(self, name: str, seen: int) -> bool:
+        """Return whether there is a new commit; a table without the version that was seen is another one by now."""
+        if seen < 0 or commit_time(self._root, name, seen) is None:
+            return True
+        return commit_time(self._root, name, seen + 1) is not None
+
+    def _plan(self, state: TableState, kept: TableMaintenance, *, full: bool) -> None:
+        """Plan the next join and the retention."""
+        expiry = self._expiry(state)
+        kept.dropped_days, kept.waiting_days = sorted(expiry.files), sorted(expiry.waiting)
+        if _is_joined(state):
+            join = plan_join(state, open_from=_open_from(state.name), everything=full)
+            kept.joined, kept.into = (len(join.files), 1) if join else (0, 0)
+
+    def _newest(self) -> datetime | None:
+        """Return the time at which the newest reading landed; sets the metric of a machine clock behind that."""
+        if READINGS.name not in table_names(self._root):
+            return None
+        landed = newest_landed(table_state(self._root, READINGS.name))
+        self._writer.metrics.clock_behind.set(max(0.0, landed.timestamp() - self._clock.wall()) if landed else 0.0)
+        return landed
+
+    def _expiry(self, state: TableState) -> ExpiryPlan:
+        lake = self._writer.lake
+        wall = datetime.fromtimestamp(self._clock.wall(), UTC).date()
+        keep_days, most = _keep_days(lake, state.name), lake.drop_limit_ratio
+        landed = self._newest()
+        newest = landed.date() if landed is not None else None
+        return plan_expiry(state, keep_days=keep_days, wall=wall, newest=newest, most_ratio=most)
+
+    def _drop(self, state: TableState, kept: TableMaintenance, *, confirmed: bool = False) -> TableState:
+        """Drop the days that are past their retention; those that wait for a person too where one has confirmed it."""
+        keep_days, expiry = _keep_days(self._writer.lake, state.name), self._expiry(state)
+        days = expiry.files | (expiry.waiting if confirmed else {})
+        kept.waiting_days = sorted(expiry.waiting.keys() - days.keys())
+        self._writer.metrics.retention_waiting.labels(state.name).set(len(kept.waiting_days))
+        if kept.waiting_days:
+            logger.warning(_WAITS, len(kept.waiting_days), state.name, kept.waiting_days[0], kept.waiting_days[-1])
+        if not days:
+            return state
+        drop_days(self._appender(state), days, keep_days=keep_days)
+        kept.dropped_days = sorted(days)
+        return table_state(self._root, state.name)
+
+    def _join(
+        self, state: TableState, kept: TableMaintenance, *, deadline: float, everything: bool = False
+    ) -> tuple[TableState, bool]:
+        """The table as it is then, and whether nothing waits to be joined any more."""
+        if not _is_joined(state):
+            return state, True
+        kept.files_before = kept.files_before or state.file_count
+        looked_at = kept.joined
+        while True:
+            join = plan_join(state, open_from=_open_from(state.name), everything=everything)
+            if join is not None and time.monotonic() <= deadline:
+                join_files(self._writer.spark, self._appender(state), join)
+                kept.joined, kept.into = kept.joined + len(join.files), kept.into + 1
+                state = state.without(join.files)
+            elif kept.joined > looked_at:
+                # The written file may be joined again, one tier higher.
+                state, looked_at = table_state(self._root, state.name), kept.joined
+            else:
+                return state, join is None
+
+    def _checkpoint(self, state: TableState, kept: TableMaintenance, *, at_least: int) -> None:
+        known, began = self._known[state.name], time.monotonic()
+        if state.version - last_checkpoint(self._root, state.name) < at_least:
+            return
+        if at_least > 1 and began - known.checkpoint_at < CHECKPOINT_DUTY * known.checkpoint_seconds:
+            return
+        kept.checkpoint = write_checkpoint(self._root, state.name)
+        known.checkpoint_at, known.checkpoint_seconds = began, time.monotonic() - began
+        appender = self._appender(state)
+        if appender.held_commits() > self._limits.held_commits:
+            adopt_checkpoint(appender, kept.checkpoint)
+
+    def _sweep(
+        self, name: str, kept: TableMaintenance, *, keep_hours: float | None = None, dry_run: bool = False
+    ) -> None:
+        """Delete log and data files that neither readers of old versions nor derivations of the table need."""
+        hours = self._writer.lake.log_retention_hours if keep_hours is None else keep_hours
+        newest = self._newest()
+        if name == READINGS.name and not dry_run:
+            drop_old_copies(self._root, now=self._clock.now(newest), keep_days=self._writer.lake.dead_letters_days)
+        # Remains of an erasure wait for their date even if nothing lands any more.
+        now = self._clock.now(None if erasure_waits(self._root, name) else newest)
+        since = needed_since(self._root, name, default=now - hours * 3600, now=now)
+        if not dry_run:
+            kept.log_files_deleted = self._clean_log(name, since, now)
+        swept = sweep_files(self._root, name, keep_hours=(now - since) / 3600, dry_run=dry_run, now=now)
+        kept.files_deleted, kept.bytes_deleted = swept.files, swept.bytes
+
+    def _clean_log(self, name: str, since: float, now: float) -> int:
+        """Remove what is old of the log, but for what this process and its derivations still read; the number of files."""
+        longest, readers = now - LONGEST_SECONDS, self._limits.readers_seconds
+        needed = needed_versions(self._root, name, since=longest, readers_seconds=readers)
+        newest = last_checkpoint(self._root, name)
+        if any(version < newest for version in needed):
+            # The new checkpoint is adopted before the old one may go.
+            adopt_checkpoint(self._appender(table_state(self._root, name)), newest)
+            needed = needed_versions(self._root, name, since=longest, readers_seconds=readers)
+        every = self._limits.every_seconds
+        return clean_log(self._root, name, keep_from=since, now=now, held=needed, every_seconds=every)
+
+    def _appender(self, state: TableState) -> Appender:
+        """Return the appender of this very table: one that was dropped and created again under the same name has another id."""
+        made = self._appenders.get(state.name)
+        if made is None or made[0] != state.id:
+            table = ALL_TABLES.get(state.name) or Table(state.name, "", (), (), state.partitioned_by)
+            made = self._appenders[state.name] = (
+                state.id,
+                reopen_appender(self._writer.spark, self._root, table, state.id),
+            )
+        return made[1]
+
+
+def _is_joined(state: TableState) -> bool:
+    """Return True for all but the derived tables without days, which each pass over them writes as a whole."""
+    return state.partitioned_by == ("date",) or (not state.partitioned_by and state.name not in DERIVED)
+
+
+def _keep_days(lake: LakeSettings, name: str) -> int:
+    refused = lake.dead_letters_days
+    days = {"readings": lake.readings_days, "dead_letters": refused, "duplicates": refused}
+    return days.get(name, lake.rollups_days if name in DERIVED else 0)
+
+
+def _open_from(name: str) -> date:
+    return (datetime.now(UTC) - (LATE_DERIVED if name in DERIVED else LATE)).date()
+
+
+def maintenance_report(kept: TableMaintenance) -> dict[str, Any]:
+    """Return the result as JSON-ready data."""
+    return {name: getattr(kept, name) for name in TableMaintenance.__slots__}

@@ -1,0 +1,40 @@
+"""Shared state of the code that writes tables in the stream's process, next to the landing itself."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ingest.kafka_settings import KafkaSettings
+from lakehouse.lake_settings import LakeSettings
+from monitoring.metrics.stream import StreamMetrics
+from streaming.dedup_index import DedupIndex
+from streaming.kafka_source import LandedTopics
+from streaming.stream_settings import StreamSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["WriterContext"]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterContext:
+    """The one process that may write under the root: its Spark session, settings and metrics.
+
+    `seen` are the identities of the landing that runs in this process; None if none does. `beside` are chores, by name, that a
+    request may need done before it continues.
+    """
+
+    spark: "SparkSession"
+    kafka: KafkaSettings
+    settings: StreamSettings
+    lake: LakeSettings
+    metrics: StreamMetrics
+    topics: LandedTopics
+    seen: DedupIndex | None = None
+    beside: dict[str, Callable[[], object]] = field(default_factory=dict)
+
+    @property
+    def root(self) -> str:
+        """Place of the tables."""
+        return self.lake.root

@@ -1,7 +1,0 @@
-"""The big list of naughty strings; `from tidegate_tests_fixtures_naughty import NAUGHTY`."""
-
-import json
-from pathlib import Path
-
-NAUGHTY: list[str] = json.loads((Path(__file__).parent / "data" / "naughty-strings.json").read_text("utf-8"))
-"""All 515 of them."""
