@@ -10,10 +10,15 @@ Records that lose readings as copies are rows of `duplicates`. A copy that says 
 could not be compared, is a dead letter. Only the batch that drops them can tell, so that batch commits `dead_letters` and
 `duplicates` before `readings`: killed in between, it is run again with both in place. The second run drops the same copies;
 what it thinks of them is filtered out with its other dead letters, so what the first run rejected stays rejected.
+
+A selection of columns that is the same in every batch but for one: its words are handed to the JVM once.
+
+PySpark hands each column over by several calls, and each step of a chain has the whole plan analysed again; a small batch paid
+more for that than for its rows.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -47,7 +52,6 @@ from streaming.duplicate_rows import COPIED_COLUMNS, drop_landed_records, duplic
 from streaming.kafka_source import LandedTopics
 from streaming.landing_offsets import Mark, Offsets, behind, beyond, has_records, largest_offsets, record_count
 from streaming.landing_progress import LandingProgress
-from streaming.projection import Projection
 from streaming.replay_filter import REPLAY_COLUMNS, ReplayFilter, make_replay_lookup
 
 if TYPE_CHECKING:
@@ -58,6 +62,27 @@ __all__ = ["Landing"]
 SMALL_BATCH_RECORDS: Final = 50_000
 """Records up to which one task writes one file: a second task costs a small batch more than it saves."""
 _READ_BACK: Final = (*KEY_COLUMNS, "event_time", "received_at", "kafka_time", "gateway", "retained")
+
+
+class Projection:
+    """`where`, `selectExpr` and `coalesce` on a frame. Not thread-safe: the landing's batch calls it."""
+
+    def __init__(self, spark: SparkSession, condition: str, columns: Sequence[str]) -> None:
+        """The rows that meet the condition, these columns (SQL expressions), and one more that changes."""
+        jvm: Any = spark._jvm
+        self._condition = condition
+        self._words: Any = jvm.java.util.ArrayList()
+        for column in (*columns, ""):
+            self._words.add(column)
+        self._place = len(columns)
+        self._to_seq: Any = jvm.org.apache.spark.api.python.PythonUtils.toSeq
+
+    def __call__(self, rows: DataFrame, changing: str, *, partitions: int) -> DataFrame:
+        """The rows with `changing` as their last column, in at most so many partitions, none of them cut."""
+        self._words.set(self._place, changing)
+        selected: Any = rows._jdf
+        selected = selected.filter(self._condition).selectExpr(self._to_seq(self._words))
+        return DataFrame(selected.coalesce(partitions), rows.sparkSession)
 
 
 @dataclass(frozen=True, slots=True)

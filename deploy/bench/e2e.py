@@ -4,10 +4,14 @@ The clock starts when a message is due (its own `ts`; the load is an open loop, 
 and stops when a reader apart from the writer has read the row from the committed version. Every message of the measured
 span counts, none is sampled. The publisher is a process of its own whose packets are encoded beforehand, as the devices
 of a real fleet cost this machine nothing.
+
+Backlog above capacity: how far a pipeline falls behind an open loop, from due times and arrival times. Pure.
 """
 
+import bisect
 import json
 import math
+import statistics
 import threading
 import time
 import uuid
@@ -22,17 +26,68 @@ import pyarrow.compute as pc
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.load_publisher import LoadPlan
 from deploy.bench.plan_process import run_child
-from deploy.bench.schedule_delay import schedule_delay_figures
 from deploy.bench.waiting import await_arrivals
 from deploy.settings import Settings
 from gateway.gateway_settings import MqttSettings
 from lakehouse.table_follower import FollowedCommit, TableFollower
 
-__all__ = ["LandingTimes", "RowCount", "follow_rows", "load_plan", "measure_e2e", "percentile", "publish", "render_e2e"]
+__all__ = [
+    "LandingTimes",
+    "RowCount",
+    "follow_rows",
+    "load_plan",
+    "measure_e2e",
+    "percentile",
+    "publish",
+    "render_e2e",
+    "schedule_delay_figures",
+]
 
 COLUMNS: Final = ("device", "boot", "seq", "event_time")
 POLL_SECONDS: Final = 0.01
 GIVE_UP_SECONDS: Final = 60.0
+
+
+_PART: Final = 5
+"""The delay of the first fifth of the messages is compared with that of the last fifth."""
+
+
+def schedule_delay_figures(
+    due: Sequence[float], seen: Sequence[float | None], *, earlier: Sequence[float] = ()
+) -> dict[str, float]:
+    """Figures of one run; nothing where no message was seen.
+
+    Args:
+        due: seconds, ascending.
+        seen: seconds, of the same messages; None of one that never came.
+        earlier: when messages that were due before these were seen, such as those of a warm-up.
+
+    Returns:
+        `messages_per_second` of all that were seen from the first due message to the last one of them that was seen (a warm-up
+        may have left a backlog, which comes first); `backlog_at_end`: messages that were due
+        and not seen when the last one was due; `drain_seconds` from then to the last one seen, at least 0;
+        `delay_growth_ms_per_second`: how much longer a message takes each second (about 0 where the pipeline keeps up, and
+        nothing of so short a run that the fifths are one moment).
+    """
+    came = sorted(at for at in seen if at is not None)
+    if not came:
+        return {}
+    seconds = came[-1] - due[0]
+    figures = {
+        "backlog_at_end": float(len(due) - bisect.bisect_right(came, due[-1])),
+        "drain_seconds": round(max(0.0, came[-1] - due[-1]), 3),
+    }
+    if seconds > 0:
+        count = len(came) + sum(due[0] < at <= came[-1] for at in earlier)
+        figures["messages_per_second"] = round(count / seconds, 1)
+    delays = [(at, then - at) for at, then in zip(due, seen, strict=True) if then is not None]
+    size = max(1, len(delays) // _PART)
+    first, last = delays[:size], delays[-size:]
+    between = statistics.median(at for at, _ in last) - statistics.median(at for at, _ in first)
+    if between > 0:
+        growth = statistics.median(delay for _, delay in last) - statistics.median(delay for _, delay in first)
+        figures["delay_growth_ms_per_second"] = round(growth / between * 1000, 2)
+    return figures
 
 
 @dataclass

@@ -1,4 +1,7 @@
-"""Runs faults one after another: start the load, break, repair, wait until all has arrived, judge."""
+"""Runs faults one after another: start the load, break, repair, wait until all has arrived, judge.
+
+Follows what the gateways wrote to Kafka, a piece at each look, from where it stood when the reader was made.
+"""
 
 import contextlib
 import random
@@ -11,23 +14,54 @@ from typing import Any, Final
 from deploy.chaos.faults import ChaosFault
 from deploy.chaos.numbered_load import NumberedLoad
 from deploy.chaos.proxy import LinkProxy
-from deploy.chaos.reader import KafkaReader
 from deploy.chaos.scene import PROTOCOLS, FaultScene
 from deploy.chaos.testbed import ChaosTestbed, GatewayProcess, new_broker, open_kafka
-from deploy.chaos.verdict import DeliveryVerdict, MessageKey, judge
+from deploy.chaos.verdict import DeliveryVerdict, MessageKey, RecordedMessages, judge
 from deploy.testbed.node import KafkaNode
 from deploy.testbed.server_process import SingleServer
 from ingest.contract.errors import RetryableError
+from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
+from ingest.kafka_settings import KafkaSettings
+from ingest.read.offset_range import read_range
 from ingest.topics.admin import wait_for_kafka
+from ingest.topics.offsets import begin_offsets, end_offsets
 from ingest.topics.setup import ensure_topics
 
-__all__ = ["any_failed", "run_faults"]
+__all__ = ["KafkaReader", "any_failed", "run_faults"]
 
 CALM_SECONDS: Final = 3.0
 """Load before and after the fault."""
 RECOVERY_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 0.25
 KEEPALIVE_SECONDS: Final = 10
+
+
+class KafkaReader:
+    """Reads records of these gateways alone, so that several may share a Kafka."""
+
+    def __init__(self, kafka: KafkaSettings, *gateways: str) -> None:
+        self._kafka, self._gateways = kafka, frozenset(gateways)
+        self._at = {topic: end_offsets(kafka, topic) for topic in (READINGS, DEAD_LETTERS, OUTCOMES)}
+        self.landed = RecordedMessages()
+
+    def look(self) -> RecordedMessages:
+        """Everything so far.
+
+        Raises:
+            RetryableError: Kafka does not answer.
+        """
+        take = {
+            READINGS: self.landed.add_readings,
+            DEAD_LETTERS: self.landed.add_dead_letters,
+            OUTCOMES: self.landed.add_outcomes,
+        }
+        for topic, add in take.items():
+            until = end_offsets(self._kafka, topic)
+            start = self._at[topic] or begin_offsets(self._kafka, topic)
+            for batch in read_range(self._kafka, topic, start, until):
+                add(batch, self._gateways)
+            self._at[topic] = until
+        return self.landed
 
 
 def run_faults(

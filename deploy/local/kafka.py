@@ -3,6 +3,8 @@
 Writes the node's files and says how to start it; a supervisor or a test bed starts, watches and stops it. The same data
 folder can be started again with other ports and after `kill -9`. Without a profile it is the one KRaft node of
 `tidegate up`; deploy/testbed gives it one as a node of several, with security, or of ZooKeeper mode.
+
+Asks the embedded Kafka for its cluster id, before any client exists.
 """
 
 import base64
@@ -11,24 +13,24 @@ import os
 import shutil
 import socket
 import ssl
+import struct
 import subprocess
 import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from deploy.local import artifacts
 from deploy.local.java import Java
 from deploy.local.jmx import KAFKA_RULES, agent_flag, agent_obstacle
 from deploy.local.kafka_java import java_command, last_error, private_command, property_lines, write_log_settings
-from deploy.local.kafka_wire import cluster_id
 from deploy.settings import java_locale
 from deploy.settings_file import write_private
 from ingest.contract.errors import ConfigError, UnavailableError
 
-__all__ = ["EmbeddedKafka", "KafkaProfile", "new_cluster_id"]
+__all__ = ["EmbeddedKafka", "KafkaProfile", "cluster_id", "new_cluster_id"]
 
 logger = logging.getLogger("tidegate.deploy.local.kafka")
 
@@ -70,6 +72,55 @@ _FIXED: Mapping[str, str | int | None] = {
     "metadata.log.segment.bytes": 16 * MEGABYTE,
     "metadata.max.retention.bytes": 32 * MEGABYTE,
 }
+
+
+ANSWER_BYTES: Final = 65536
+
+
+def cluster_id(connection: socket.socket) -> str | None:
+    """Return the id of the cluster that answers; None if it is not a Kafka.
+
+    Asks for the metadata of no topic (key 3, version 2).
+
+    Raises:
+        OSError: the connection ended or is too slow.
+        ValueError: the answer has another form.
+    """
+    connection.sendall(struct.pack(">ihhihi", 14, 3, 2, 1, -1, 0))
+    length, correlation = struct.unpack(">ii", _read(connection, 8))
+    if correlation != 1 or not 8 < length < ANSWER_BYTES:
+        return None
+    try:
+        return _named(_read(connection, length - 4))
+    except struct.error as error:
+        message = "the answer is truncated"
+        raise ValueError(message) from error
+
+
+def _named(answer: bytes) -> str:
+    """Past each broker (id, host, port, rack) to the cluster's id."""
+    (brokers,) = struct.unpack_from(">i", answer)
+    at = 4
+    for _ in range(brokers):
+        at = _after_text(answer, at + 4) + 4
+        at = _after_text(answer, at)
+    return answer[at + 2 : _after_text(answer, at)].decode()
+
+
+def _after_text(answer: bytes, at: int) -> int:
+    (length,) = struct.unpack_from(">h", answer, at)
+    return int(at + 2 + max(0, length))
+
+
+def _read(connection: socket.socket, count: int) -> bytes:
+    answer = b""
+    while len(answer) < count:
+        piece = connection.recv(count - len(answer))
+        if not piece:
+            message = "the connection was closed"
+            raise ConnectionError(message)
+        answer += piece
+    return answer
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""The status as a page of a terminal, 80 columns wide: what the ops page says, in the same order."""
+"""The status as a page of a terminal, 80 columns wide: what the ops page says, in the same order.
+
+The hops of a reading one below the other, each where the one before it ends: where the time goes, at a glance.
+"""
 
 import textwrap
 import time
@@ -17,10 +20,10 @@ from deploy.local.text_format import (
     format_span,
     format_time_left,
 )
-from deploy.local.waterfall import render_waterfall
 from monitoring.alerts.model import shown
+from monitoring.metrics.buckets import LATENCY_BUCKETS
 
-__all__ = ["render_status"]
+__all__ = ["render_status", "render_waterfall"]
 
 WIDTH: Final = 80
 INDENT: Final = 11
@@ -39,6 +42,39 @@ COLOURS: Final = {
 
 Status = Mapping[str, Any]
 Paint = Callable[[str, str], str]
+
+
+LABELS: Final = {
+    "device_to_gateway": "device > gateway",
+    "gateway_to_kafka": "gateway > Kafka",
+    "kafka_to_read": "Kafka > read",
+    "read_to_commit": "read > commit",
+    "commit_to_queryable": "commit > query",
+}
+FIGURES: Final = 34
+"""Columns that label and figures take."""
+
+
+def _short(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return "-"
+    most = 1000 * LATENCY_BUCKETS[-1]
+    return f"{milliseconds:.0f}" if milliseconds < most else f">{most:.0f}"
+
+
+def render_waterfall(hops: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+    """A line per hop with its p50 and p95; the bars are the p50s, side by side."""
+    known = [hop for hop in hops if hop["p50"] is not None]
+    if known:
+        yield f"{'':<20}p50    p95"
+    whole = sum(max(0.0, hop["p50"]) for hop in known)
+    columns, begun = max(1, width - FIGURES), 0.0
+    for hop in known:
+        ended = begun + max(0.0, hop["p50"])
+        left, right = (round(columns * at / whole) if whole else 0 for at in (begun, ended))
+        bar = " " * min(left, columns - 1) + "#" * max(1, right - left)
+        yield f"{LABELS.get(hop['hop'], hop['hop']):<17}{_short(hop['p50']):>6} {_short(hop['p95']):>6} ms {bar}".rstrip()
+        begun = ended
 
 
 def render_status(status: Status, *, colour: bool = False, height: int | None = None) -> str:

@@ -1,11 +1,16 @@
-"""Runs the parts of the embedded run: starts them in order, keeps their state on disk, stops them in order."""
+"""Runs the parts of the embedded run: starts them in order, keeps their state on disk, stops them in order.
+
+Faults that only the supervisor knows: a part that starts again and again or fell back, a disk that fills up.
+
+Everything else is the monitor's to see; these hold when the monitor itself is down.
+"""
 
 import json
 import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -14,17 +19,37 @@ from deploy.local.broker_log import broker_alerts
 from deploy.local.guard import Guard
 from deploy.local.logs import last_lines, rotate
 from deploy.local.part import Part, PartSpec
-from deploy.local.part_alerts import part_alerts
 from deploy.local.runfile import RunFile
 from deploy.settings import child_environment
 from deploy.settings_file import write_private
 
-__all__ = ["Supervisor"]
+__all__ = ["Supervisor", "part_alerts"]
 
 LOOK_SECONDS: Final = 2.0
 BROKER_LINES: Final = 1000
 
 logger = logging.getLogger("tidegate.deploy.supervisor")
+
+
+LOW_DISK_BYTES: Final = 1024**3
+
+
+def part_alerts(parts: Mapping[str, Mapping[str, Any]], *, disk_free_bytes: int) -> list[dict[str, str]]:
+    """Return what a person should look at, each with the next step."""
+    found = [
+        {"part": name, "text": f"{name}: {(part['detail'] or part['state']).rstrip('.')}. See `tidegate logs {name}`."}
+        for name, part in parts.items()
+        if part["state"] in ("restarting", "failed") or _was_ready(part)
+    ]
+    if disk_free_bytes < LOW_DISK_BYTES:
+        text = f"Only {disk_free_bytes // 1024**2} MB of disk are free. On a full disk the gateway stops accepting messages."
+        found.append({"part": "disk", "text": text})
+    return found
+
+
+def _was_ready(part: Mapping[str, Any]) -> bool:
+    """Return whether a part has been ready and is not now, although it was not stopped."""
+    return part["state"] == "down" or (part["state"] == "starting" and part.get("seconds") is not None)
 
 
 class Supervisor:

@@ -1,4 +1,7 @@
-"""`tidegate up`: checks, starts, shows, says ready, watches, stops."""
+"""`tidegate up`: checks, starts, shows, says ready, watches, stops.
+
+Words to the person in front of the screen, who may have closed it: nothing that is said may end a run.
+"""
 
 import os
 import shutil
@@ -8,10 +11,12 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import typer
 
 from deploy.local import artifacts
 from deploy.local.announce import announcement, render_announcement
@@ -22,14 +27,20 @@ from deploy.local.preflight import preflight
 from deploy.local.run_plan import RunPlan, make_plan
 from deploy.local.runfile import DataLock, RunFile, read_run
 from deploy.local.supervisor import Supervisor
-from deploy.local.terminal_output import print_safely
 from deploy.settings import Settings
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["UpOptions", "make_folders", "run_foreground"]
+__all__ = ["UpOptions", "make_folders", "print_safely", "run_foreground"]
 
 DRAW_SECONDS: Final = 0.2
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def print_safely(text: str, *, err: bool = True) -> None:
+    """Print a line; a closed terminal or a reader that stopped reading is not an error of the run."""
+    # ValueError: the stream is closed.
+    with suppress(OSError, ValueError):
+        typer.echo(text, err=err)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,27 @@
-"""The monitor's process: connects probes, look, alerts, snapshot and page, and ends within seconds of a signal."""
+"""The monitor's process: connects probes, look, alerts, snapshot and page, and ends within seconds of a signal.
 
+Addresses that the monitor scrapes, by the settings.
+
+Parts of the embedded run, from the state that its supervisor writes next to the settings file.
+
+Existing tables and their age, from the file names of their logs.
+
+A log may have a hundred thousand files: it is listed once, and then only checked for the version after the newest known one.
+"""
+
+import os
 import shlex
 import shutil
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from deploy.command_line import CommandLine, command_name, commands_for_data
-from deploy.local.runfile import read_run
+from deploy.local.runfile import read_run, read_state
 from deploy.monitor.audit_finding import finding_file
 from deploy.monitor.audit_probe import AuditProbe
 from deploy.monitor.fleet_probe import FleetProbe
@@ -18,9 +29,6 @@ from deploy.monitor.healthy_flow import HealthyFlowSpans
 from deploy.monitor.page_answers import make_page_api
 from deploy.monitor.probes import NEEDED, is_flowing, make_probes
 from deploy.monitor.prometheus_alerts import Burning, burning, is_ready
-from deploy.monitor.scrape_targets import metrics_addresses, scrape_targets
-from deploy.monitor.supervised_parts import read_supervised_parts
-from deploy.monitor.table_versions import TablesOnDisk
 from deploy.process_signals import configure_logging, stop_on_signals
 from deploy.processes import explain_bind_failure, version
 from deploy.settings import Settings
@@ -33,6 +41,7 @@ from monitoring.alerts.evaluate import Evaluator, used_metrics
 from monitoring.exporter import CollectorRegistry
 from monitoring.metrics.monitor import MonitorMetrics
 from monitoring.metrics.process_metrics import build_info, process_metrics
+from monitoring.monitoring_settings import MonitoringSettings, Part
 from monitoring.page.app import make_page
 from monitoring.page.request_guard import read_token
 from monitoring.page.server import PageServer
@@ -40,15 +49,97 @@ from monitoring.page.snapshot_broadcaster import SnapshotBroadcaster
 from monitoring.periodic_query import PeriodicQuery
 from monitoring.probe import ProbeSet
 from monitoring.sample_history import History
-from monitoring.scrape_loop import ScrapeLoop, scrape_self
+from monitoring.scrape_loop import ScrapeLoop, ScrapeTarget, scrape_self
 from monitoring.snapshot.build import METRICS, build_snapshot
 from monitoring.snapshot.snapshot_inputs import KafkaNames, SnapshotInputs
 from monitoring.snapshot.sums import finite
+from monitoring.targets import JVMS, metrics_targets
 
-__all__ = ["Monitor", "run_monitor"]
+__all__ = ["Monitor", "TablesOnDisk", "metrics_addresses", "read_supervised_parts", "run_monitor", "scrape_targets"]
 
 OWN_JOB: Final = "tidegate-monitor"
 ASK_SECONDS: Final = 5.0
+
+
+STALE_SECONDS: Final = 10.0
+
+
+class TablesOnDisk:
+    """Tables under one local root; an object store gives none, since each look would cost a request."""
+
+    def __init__(self, root: str) -> None:
+        self._root = to_path(root) if is_local(root) else None
+        self._known: dict[Path, int] = {}
+
+    def look(self) -> list[dict[str, Any]]:
+        """Return name, version and committed_at (epoch seconds) of each table, sorted by name."""
+        return sorted(self._tables(), key=lambda table: str(table["name"]))
+
+    def _tables(self) -> Iterator[dict[str, Any]]:
+        for log in self._root.glob("*/_delta_log") if self._root is not None else ():
+            # A table may be dropped during the look.
+            with suppress(OSError):
+                if (version := self._version(log)) is not None:
+                    at = _commit(log, version).stat().st_mtime
+                    yield {"name": log.parent.name, "version": version, "committed_at": at}
+
+    def _version(self, log: Path) -> int | None:
+        version = self._known.get(log)
+        if version is None or not _commit(log, version).exists():
+            version = _newest(log)  # a new or recreated table
+        while version is not None and _commit(log, version + 1).exists():
+            version += 1
+        if version is not None:
+            self._known[log] = version
+        return version
+
+
+def _commit(log: Path, version: int) -> Path:
+    return log / f"{version:020d}.json"
+
+
+def _newest(log: Path) -> int | None:
+    with os.scandir(log) as entries:
+        names = [entry.name for entry in entries if len(entry.name) == 25 and entry.name.endswith(".json")]
+    return max((int(name[:20]) for name in names if name[:20].isdigit()), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SupervisedParts:
+    """State from the supervisor: each part, and whether the whole run is ready."""
+
+    parts: Mapping[str, Mapping[str, Any]]
+    ready: bool
+
+
+def read_supervised_parts(data: Path) -> SupervisedParts | None:
+    """Return the supervisor's state; None if it wrote nothing lately, so that the parts' own answers count."""
+    state = read_state(data)
+    try:
+        if time.time() - float(state.get("at", 0.0)) > STALE_SECONDS:
+            return None
+        return SupervisedParts(
+            {str(name): dict(part) for name, part in state["parts"].items()}, bool(state.get("ready"))
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def metrics_addresses(settings: MonitoringSettings) -> dict[Part, tuple[str, ...]]:
+    """Return `/metrics` addresses by part; the monitor does not scrape itself."""
+    found = metrics_targets(settings).items()
+    return {part: tuple(each.address.url for each in targets) for part, targets in found if part != "monitor"}
+
+
+def scrape_targets(settings: MonitoringSettings) -> Iterator[ScrapeTarget]:
+    """Yield one target per address; `instance` distinguishes several of one part, as in Prometheus."""
+    for part, targets in metrics_targets(settings).items():
+        if part == "monitor":
+            continue
+        every = settings.jmx_seconds if part in JVMS else settings.look_seconds
+        for each in targets:
+            instance = each.instance if len(targets) > 1 else None
+            yield ScrapeTarget(f"tidegate-{part}", each.address.url, every_seconds=every, instance=instance)
 
 
 def run_monitor(settings: Settings, config: Path) -> None:

@@ -1,4 +1,7 @@
-"""Bounded look at records of one topic, newest first, without a group, a commit or any other trace in Kafka."""
+"""Bounded look at records of one topic, newest first, without a group, a commit or any other trace in Kafka.
+
+Partition of a key: the choice of Kafka's Java clients, which our producer makes too.
+"""
 
 import time
 from collections.abc import Mapping
@@ -8,12 +11,11 @@ from typing import Final, Literal
 from ingest.contract.errors import UnavailableError
 from ingest.kafka_settings import KafkaSettings
 from ingest.read.bounded_reader import BoundedReader, BrowseBudget, Ends
-from ingest.read.key_partition import partition_of_key
 from ingest.read.page_merge import WalkResult, merge_page
 from ingest.read.partition_walk import WalkRequest, read_backward, read_forward
 from ingest.read.shown_record import ShownRecord
 
-__all__ = ["Begin", "BrowseRequest", "BrowseResult", "browse_topic"]
+__all__ = ["Begin", "BrowseRequest", "BrowseResult", "browse_topic", "partition_of_key"]
 
 MOST_RECORDS: Final = 100_000
 MOST_BYTES: Final = 32 * 1024 * 1024
@@ -22,6 +24,29 @@ MOST_SECONDS: Final = 5.0
 Begin = Literal["newest", "oldest", "offset", "time", "before", "after"]
 Positions = Mapping[int, int]
 """Partition -> offset."""
+
+
+_SEED: Final = 0x9747B28C
+_MIX: Final = 0x5BD1E995
+_WORD: Final = 0xFFFFFFFF
+
+
+def partition_of_key(key: bytes, partitions: int) -> int:
+    """Return the partition of a key in a topic whose number of partitions never changed."""
+    return (_murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def _murmur2(data: bytes) -> int:
+    """Return Austin Appleby's MurmurHash2 with the seed of org.apache.kafka.common.utils.Utils."""
+    whole = len(data) & ~3
+    found = _SEED ^ len(data)
+    for at in range(0, whole, 4):
+        word = int.from_bytes(data[at : at + 4], "little") * _MIX & _WORD
+        found = (found * _MIX & _WORD) ^ ((word ^ word >> 24) * _MIX & _WORD)
+    if rest := data[whole:]:
+        found = (found ^ int.from_bytes(rest, "little")) * _MIX & _WORD
+    found = (found ^ found >> 13) * _MIX & _WORD
+    return found ^ found >> 15
 
 
 @dataclass(frozen=True, slots=True)

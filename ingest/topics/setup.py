@@ -1,11 +1,15 @@
-"""Create missing topics as the settings ask for them, and report differences of existing ones."""
+"""Create missing topics as the settings ask for them, and report differences of existing ones.
 
-from collections.abc import Callable, Mapping, Sequence
+Wait until Kafka shows created or deleted topics: the controller answers before the brokers know.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Final
+from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from ingest.contract.errors import ConfigError, RetryableError
 from ingest.contract.topics import TopicSpec, topic_specs
@@ -20,9 +24,8 @@ from ingest.topics.admin import (
 )
 from ingest.topics.describe import TopicState, describe_topics
 from ingest.topics.rights import is_denied, missing_right
-from ingest.topics.visibility import await_topics
 
-__all__ = ["create_topic", "delete_topic", "ensure_topics", "wanted_config"]
+__all__ = ["await_topics", "create_topic", "delete_topic", "ensure_topics", "wanted_config"]
 
 
 _REFUSED: Final = frozenset(
@@ -32,6 +35,35 @@ _REFUSED: Final = frozenset(
     }
 )  # fmt: skip
 """Errors of the request itself: settings, number of partitions, a rule of the cluster, a name that Kafka rejects."""
+
+
+SHOWN_SECONDS: Final = 5.0
+PAUSE_SECONDS: Final = 0.02
+
+
+def await_topics(client: AdminClient, names: Collection[str], *, there: bool = True) -> None:
+    """Wait until Kafka shows these topics, each partition with a leader; with `there=False`, until it shows none of them.
+
+    A request right after the controller's answer may get the opposite answer. Returns after five seconds at the latest,
+    without an error: the change is made, although this user may never see it.
+    """
+    deadline, waiting = time.monotonic() + SHOWN_SECONDS, set(names)
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        asked = client.describe_topics(TopicCollection(sorted(waiting)), request_timeout=left)
+        waiting = {name for name, future in asked.items() if _is_late(future, left, there=there)}
+        if waiting:
+            time.sleep(PAUSE_SECONDS)
+
+
+def _is_late(future: "Future[Any]", seconds: float, *, there: bool) -> bool:
+    try:
+        found = future.result(seconds)
+    except TimeoutError:
+        return True
+    except KafkaException as error:
+        # Waiting does not help with other errors, such as a missing right.
+        return there and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    return not there or any(one.leader is None for one in found.partitions)
 
 
 def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = lambda name: None) -> list[str]:

@@ -1,14 +1,47 @@
-"""Panels of active alerts and of audit findings."""
+"""Panels of active alerts and of audit findings.
 
+A panel of rows and columns.
+"""
+
+from collections.abc import Sequence
 from typing import Final
 
-from monitoring.grafana.panel import Panel, PanelQuery, stat
+from monitoring.grafana.panel import Panel, PanelQuery, field, panel, stat
 from monitoring.grafana.promql import INSTALLED, age, select, total
-from monitoring.grafana.table_panel import table
 
 __all__ = ["alert_panels", "loss_panels"]
 
 _NONE_GOOD: Final = [(None, "green"), (1, "red")]
+
+
+def table(
+    title: str,
+    description: str,
+    unit: str,
+    *queries: PanelQuery,
+    by: Sequence[str],
+    hide: Sequence[str] = (),
+    width: int = 12,
+    height: int = 8,
+) -> Panel:
+    """Return the newest values, one row per combination of the labels `by`, one column per query."""
+    options = {"cellHeight": "sm", "footer": {"show": False, "reducer": ["sum"], "countRows": False, "fields": ""}}
+    made = panel("table", title, description, queries, field(unit, ()), options, width, height)
+    for target in made["targets"]:
+        target["format"] = "table"
+    values = [f"Value #{target['refId']}" for target in made["targets"]] if len(queries) > 1 else ["Value"]
+    made["transformations"] = [
+        {"id": "merge", "options": {}},
+        {
+            "id": "organize",
+            "options": {
+                "excludeByName": {name: True for name in ("Time", *hide)},
+                "indexByName": {name: place for place, name in enumerate((*by, *values))},
+                "renameByName": {value: query.legend for value, query in zip(values, queries, strict=True)},
+            },
+        },
+    ]
+    return made
 
 
 def loss_panels() -> list[Panel]:

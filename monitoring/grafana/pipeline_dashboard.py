@@ -1,11 +1,13 @@
-"""Dashboard Pipeline, hop by hop: input, queues, durations of each step, outcomes."""
+"""Dashboard Pipeline, hop by hop: input, queues, durations of each step, outcomes.
+
+A panel that shows how the buckets of a histogram fill over time.
+"""
 
 from typing import Any, Final
 
 from monitoring.grafana.dashboard import Row, dashboard
 from monitoring.grafana.fleet_rate import fleet_rate
-from monitoring.grafana.heatmap import heatmap
-from monitoring.grafana.panel import Panel, PanelQuery, timeseries
+from monitoring.grafana.panel import Panel, PanelQuery, field, panel, timeseries
 from monitoring.grafana.pipeline_stream import derived_panels, sql_panels, stream_panels
 from monitoring.grafana.pipeline_tables import device_panels, monitor_panels, table_panels
 from monitoring.grafana.promql import growth, quantile, rate, select, total
@@ -17,6 +19,23 @@ __all__ = ["pipeline"]
 _SHARES: Final = (0.5, 0.95, 0.99)
 _STAGES: Final = "tidegate_stage_latency_seconds"
 _WHOLE: Final = 'stage="receive_to_commit"'
+
+
+def heatmap(title: str, description: str, unit: str, query: PanelQuery, *, width: int = 12, height: int = 8) -> Panel:
+    """Return a panel of a histogram's buckets over time; the query must give growth by `le`."""
+    options = {
+        "calculate": False,
+        "cellGap": 1,
+        "color": {"mode": "scheme", "scheme": "Viridis", "steps": 64, "exponent": 0.5, "fill": "dark-orange"},
+        "filterValues": {"le": 1e-9},
+        "legend": {"show": True},
+        "rowsFrame": {"layout": "auto"},
+        "tooltip": {"show": True, "yHistogram": True},
+        "yAxis": {"axisPlacement": "left", "reverse": False, "unit": unit},
+    }
+    made = panel("heatmap", title, description, (query,), field(unit, ()), options, width, height)
+    made["targets"][0]["format"] = "heatmap"
+    return made
 
 
 def pipeline() -> dict[str, Any]:

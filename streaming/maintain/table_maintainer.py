@@ -2,11 +2,18 @@
 
 Every pass costs a table without writes one look for a file. The chores' thread calls it, so nothing that it does runs
 at the same time as a fold or a correction; the landing, which does, only adds files.
+
+Metrics of maintenance: sizes, and how long tables wait for it.
+
+Bounds how long what repairs set aside is kept: such a copy holds rows that are past their retention elsewhere.
 """
 
 import logging
+import shutil
 import time
 from collections import defaultdict
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
@@ -26,15 +33,16 @@ from lakehouse.maintenance_log import (
     write_checkpoint,
 )
 from lakehouse.maintenance_vacuum import sweep_files
+from lakehouse.paths import is_local, to_path
 from lakehouse.tables import READINGS, TABLES, Table
+from monitoring.metrics.stream import StreamMetrics
 from streaming.history.log_forgetting import erasure_waits
-from streaming.maintain.gauges import MaintenanceGauges
+from streaming.lost_records import REPAIR_FOLDER
 from streaming.maintain.maintenance_commits import drop_days, join_files
-from streaming.maintain.repair_copies import drop_old_copies
 from streaming.maintain.retention_holds import LONGEST_SECONDS, needed_since, needed_versions
 from streaming.writer_context import WriterContext
 
-__all__ = ["MaintenanceLimits", "TableMaintainer", "TableMaintenance"]
+__all__ = ["MaintenanceGauges", "MaintenanceLimits", "TableMaintainer", "TableMaintenance", "drop_old_copies"]
 
 logger = logging.getLogger("tidegate.streaming.maintain")
 
@@ -50,6 +58,54 @@ _WAITS: Final = (
 LATE: Final = timedelta(hours=1)
 LATE_DERIVED: Final = timedelta(hours=26)
 """Time after midnight at which rows of a day are still expected; derivations correct the windows of the day before, too."""
+
+
+def drop_old_copies(root: str, *, now: float, keep_days: int) -> int:
+    """Delete copies under `_repair` that are older than dead letters are kept (0 keeps all); returns how many."""
+    if not is_local(root) or keep_days <= 0:
+        return 0
+    oldest, dropped = datetime.fromtimestamp(now, UTC) - timedelta(days=keep_days), 0
+    for copy in (to_path(root) / REPAIR_FOLDER).glob("*T*"):
+        try:
+            made_at = datetime.strptime(copy.name, "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
+        except ValueError:
+            continue  # not made by a repair
+        if copy.is_dir() and made_at < oldest:
+            shutil.rmtree(copy, ignore_errors=True)
+            dropped += 1
+    return dropped
+
+
+class MaintenanceGauges:
+    """Sets the gauges; knows which tables have some."""
+
+    def __init__(self, metrics: StreamMetrics) -> None:
+        self._metrics = metrics
+        self._tables: set[str] = set()
+
+    def table(self, state: TableState) -> None:
+        """One table as it is now."""
+        metrics = self._metrics
+        metrics.table_files.labels(state.name).set(state.file_count)
+        metrics.table_small_files.labels(state.name).set(state.small_count)
+        metrics.table_bytes.labels(state.name).set(state.bytes)
+        metrics.table_snapshot_load.labels(state.name).set(state.load_seconds)
+
+    def keep(self, names: Collection[str]) -> None:
+        """The tables that there are: the clock of a new one runs from now on, a table that is gone waits for nothing."""
+        metrics = self._metrics
+        gauges = metrics.table_files, metrics.table_small_files, metrics.table_bytes, metrics.table_snapshot_load
+        for name in self._tables.difference(names):
+            for gauge in (*gauges, metrics.table_maintained, metrics.retention_waiting):
+                with suppress(KeyError):
+                    gauge.remove(name)
+        for name in set(names) - self._tables:
+            self.done(name)
+        self._tables = set(names)
+
+    def done(self, name: str) -> None:
+        """Mark all due work of a table as done."""
+        self._metrics.table_maintained.labels(name).set(time.time())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from deploy.local.page_access import page_address, page_token
-from deploy.monitor.scrape_targets import metrics_addresses
+from deploy.monitor.monitor_process import metrics_addresses
 from monitoring.scrape import OPENER, scrape
 
 SERIES = 2_000

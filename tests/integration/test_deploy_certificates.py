@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.ports import choose_port
-from deploy.monitor.certificate_end import certificate_end
+from deploy.monitor.certificate_probe import certificate_end
 
 Serve = Callable[..., int]
 

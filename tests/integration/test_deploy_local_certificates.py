@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import certificates
+from deploy.local import maven as certificates
 from deploy.local.java import find_java
 
 

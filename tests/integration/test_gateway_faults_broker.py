@@ -12,7 +12,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from deploy.chaos.reader import KafkaReader
+from deploy.chaos.run import KafkaReader
 from deploy.chaos.verdict import MessageKey, judge
 
 pytestmark = pytest.mark.durable_broker

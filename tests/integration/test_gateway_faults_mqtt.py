@@ -10,7 +10,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from deploy.chaos.reader import KafkaReader
+from deploy.chaos.run import KafkaReader
 from deploy.chaos.testbed import GatewayProcess
 from deploy.local.ports import choose_port
 from deploy.settings import Settings

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from deploy.chaos.numbered_load import NumberedLoad
-from deploy.chaos.reader import KafkaReader
+from deploy.chaos.run import KafkaReader
 from deploy.chaos.verdict import judge
 from gateway.gateway_settings import MqttSettings
 

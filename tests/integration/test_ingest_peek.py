@@ -10,8 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from ingest.contract.errors import RetryableError, UnavailableError
 from ingest.kafka_settings import KafkaSettings
-from ingest.read.browse import BrowseRequest, browse_topic
-from ingest.read.key_partition import partition_of_key
+from ingest.read.browse import BrowseRequest, browse_topic, partition_of_key
 from tests.support.servers import make_topics
 
 PARTITIONS = 3

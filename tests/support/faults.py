@@ -11,7 +11,7 @@ import pytest
 
 from deploy.chaos.numbered_load import NumberedLoad
 from deploy.chaos.proxy import LinkProxy
-from deploy.chaos.reader import KafkaReader
+from deploy.chaos.run import KafkaReader
 from deploy.chaos.testbed import ChaosTestbed, GatewayProcess
 from deploy.chaos.verdict import DeliveryVerdict, RecordedMessages, judge
 from deploy.local.broker import Mosquitto, find_mosquitto

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from monitoring.grafana.dashboard import COLUMNS
-from monitoring.grafana.exclusions import EXCLUSIONS
+from monitoring.grafana.export_files import EXCLUSIONS
 
 UNITS = {
     "none", "short", "percent", "percentunit", "bytes", "decbytes", "Bps", "pps", "ns", "µs", "ms", "s", "m", "h", "d",

@@ -18,7 +18,7 @@ from ingest.kafka_settings import KafkaSettings
 from ingest.producer import KafkaWriter
 from ingest.read.browse import browse_topic
 from ingest.topics.overview import topic_overviews
-from ingest.topics.visibility import await_topics
+from ingest.topics.setup import await_topics
 
 
 class KafkaServer(SingleServer):

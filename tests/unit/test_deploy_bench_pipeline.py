@@ -17,9 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.bench import table_rows
-from deploy.bench.e2e import LandingTimes
+from deploy.bench.e2e import LandingTimes, schedule_delay_figures
 from deploy.bench.load_publisher import LoadPlan, timed_payload
-from deploy.bench.schedule_delay import schedule_delay_figures
 from deploy.bench.suite import pipeline_bed
 from deploy.bench.suite import pipeline_cells as pipeline
 from deploy.bench.suite.cell_beds import CellBed

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.library import list_scenarios
-from deploy.bench.suite.report.benchmarks_file import BEGIN, END, fill_file, render_tables
-from deploy.bench.suite.report.goal_summary import render_standing
+from deploy.bench.suite.report.benchmarks_file import BEGIN, END, fill_file, render_standing, render_tables
 from deploy.bench.suite.report.html_report import render_report
 from deploy.bench.suite.report.markdown import render_markdown
 from deploy.bench.suite.report.merge import merge_results

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from deploy.monitor.certificate_end import not_after
-from deploy.monitor.certificate_probe import CertificateProbe, tls_servers
+from deploy.monitor.certificate_probe import CertificateProbe, not_after, tls_servers
 from deploy.settings import Settings
 from monitoring.periodic_query import IncompleteError
 

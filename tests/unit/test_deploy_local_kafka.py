@@ -13,8 +13,7 @@ import pytest
 
 from deploy.local import artifacts, jmx
 from deploy.local.java import Java
-from deploy.local.kafka import EmbeddedKafka
-from deploy.local.kafka_wire import cluster_id
+from deploy.local.kafka import EmbeddedKafka, cluster_id
 from ingest.contract.errors import ConfigError
 
 JAVA = Java(Path("/java"), Path("/java/bin/java"), (17, 0, 9), False, "test")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from deploy.monitor.disk_forecast import SAMPLE_SECONDS, DiskForecast, days_to_full
+from deploy.monitor.host_probe import SAMPLE_SECONDS, DiskForecast, days_to_full
 
 GIB = 2.0**30
 HOUR = 3600.0

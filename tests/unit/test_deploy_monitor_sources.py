@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
+from deploy.monitor.monitor_process import read_supervised_parts, scrape_targets
 from deploy.monitor.probes import groups_of, is_flowing
 from deploy.monitor.prometheus_alerts import burning
-from deploy.monitor.scrape_targets import scrape_targets
-from deploy.monitor.supervised_parts import read_supervised_parts
 from deploy.settings import Settings
 from lakehouse.lake_settings import LakeSettings
 from monitoring.alerts.catalog import ALERTS

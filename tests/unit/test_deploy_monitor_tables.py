@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from deploy.monitor.table_versions import TablesOnDisk
+from deploy.monitor.monitor_process import TablesOnDisk
 from tests.support.fleet import device
 
 
@@ -37,6 +37,6 @@ def test_a_table_that_is_dropped_or_made_anew_is_looked_at_anew(small_lake: Any)
 def test_a_long_log_is_listed_once(small_lake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = TablesOnDisk(small_lake.root)
     tables.look()
-    monkeypatch.setattr("deploy.monitor.table_versions._newest", lambda log: pytest.fail(f"{log} was listed again"))
+    monkeypatch.setattr("deploy.monitor.monitor_process._newest", lambda log: pytest.fail(f"{log} was listed again"))
     small_lake.put("devices", device("a", seen=1))
     assert {each["name"]: each["version"] for each in tables.look()}["devices"] == 1

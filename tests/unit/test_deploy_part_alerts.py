@@ -1,6 +1,6 @@
 """What the supervisor says by itself, whether or not a monitor watches."""
 
-from deploy.local.part_alerts import part_alerts
+from deploy.local.supervisor import part_alerts
 
 PLENTY = 10 * 1024**3
 

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from deploy.local import status_text
-from deploy.local.status_text import render_status
+from deploy.local.status_text import render_status, render_waterfall
 from deploy.local.text_format import format_span, format_time_left
-from deploy.local.waterfall import render_waterfall
 
 NOW = 1_800_000_000.0
 

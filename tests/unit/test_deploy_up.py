@@ -17,7 +17,7 @@ from deploy.local.checklist import Checklist
 from deploy.local.guard import Guard
 from deploy.local.runfile import DataLock, RunFile, is_locked, read_run, read_state
 from deploy.local.supervisor import Supervisor
-from deploy.local.terminal_output import print_safely
+from deploy.local.up import print_safely
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.decoders.senml.decoder import RELATIVE_TIME, decode_senml
-from gateway.decoders.senml.name_split import split_name
+from gateway.decoders.senml.decoder import RELATIVE_TIME, decode_senml, split_name
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.gateway_settings import GatewaySettings
 from ingest.contract.dead_letter import Reject

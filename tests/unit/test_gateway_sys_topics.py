@@ -2,7 +2,7 @@
 
 import pytest
 
-from gateway.mqtt.sys_topics import SYS_FILTERS, SysFigures
+from gateway.mqtt.broker_probe import SYS_FILTERS, SysFigures
 from monitoring.metrics.monitor import BROKER
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from ingest.topics.visibility import await_topics
+from ingest.topics.setup import await_topics
 
 UNKNOWN, DENIED = KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED
 
@@ -40,9 +40,7 @@ class Scripted:
 def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses; each takes a second of a clock that goes on in them alone."""
     found: list[float] = []
-    monkeypatch.setattr(
-        "ingest.topics.visibility.time", SimpleNamespace(sleep=found.append, monotonic=lambda: len(found))
-    )
+    monkeypatch.setattr("ingest.topics.setup.time", SimpleNamespace(sleep=found.append, monotonic=lambda: len(found)))
     return found
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.grafana.exclusions import EXCLUSIONS
-from monitoring.grafana.export_files import dashboards, grafana_files
+from monitoring.grafana.export_files import EXCLUSIONS, dashboards, grafana_files
 from monitoring.indicators import INSTALLATION
 from monitoring.metrics.names import declared_samples
 from monitoring.monitoring_settings import MonitoringSettings

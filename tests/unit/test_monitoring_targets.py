@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from deploy.local.announce import metrics_urls
 from deploy.local.page_access import page_address
-from deploy.monitor.scrape_targets import metrics_addresses, scrape_targets
+from deploy.monitor.monitor_process import metrics_addresses, scrape_targets
 from deploy.processes import serve_metrics
 from deploy.settings import load_settings
 from ingest.contract.errors import ConfigError, UnavailableError

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.maintenance import TableState
 from monitoring.metrics.stream import StreamMetrics
-from streaming.maintain import gauges
-from streaming.maintain.gauges import MaintenanceGauges
+from streaming.maintain import table_maintainer as gauges
+from streaming.maintain.table_maintainer import MaintenanceGauges
 
 
 @pytest.fixture

@@ -31,8 +31,8 @@ from streaming.history.log_forgetting import erasure_waits
 from streaming.history.receipt import SPARE_SECONDS, ErasureReceipt, table_forgets
 from streaming.history.side_files import forget_traces
 from streaming.landing_offsets import parse_mark
-from streaming.maintain.repair_copies import drop_old_copies
 from streaming.maintain.retention_holds import LONGEST_SECONDS
+from streaming.maintain.table_maintainer import drop_old_copies
 from streaming.sql.sent_records import SentFile, UnmatchedRecords
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)

@@ -1,6 +1,10 @@
-"""Runs scenarios cell by cell: targets in turn, repeats of each cell, what was measured kept whatever happens."""
+"""Runs scenarios cell by cell: targets in turn, repeats of each cell, what was measured kept whatever happens.
+
+Source of a measured figure: the git revision of the checkout, and whether it had changes.
+"""
 
 import os
+import subprocess
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +22,6 @@ from deploy.bench.suite.live_figures import LiveFigures
 from deploy.bench.suite.parameters import cell_text, differing_parameters
 from deploy.bench.suite.progress import SuiteProgress
 from deploy.bench.suite.resources import ResourceSample, ResourceSampler, busy_during
-from deploy.bench.suite.revision import revision
 from deploy.bench.suite.scenario import Cell, Parameters, Scenario, ScenarioTarget
 from deploy.bench.suite.spread import Spread, median_curves, middle_run, spreads_of
 from deploy.local.artifacts import read_lock
@@ -31,6 +34,22 @@ __all__ = ["RunCell", "ScenarioPlan", "run_plan", "target_text"]
 _HELD: Final = 0.95
 """Share of the wanted rate from which the rate is the limit: such a load could do more."""
 _NO_FIGURES: Final = ("curves", "limit", "over_time")
+
+
+def revision(folder: Path = Path(__file__).parent) -> str:
+    """Such as `1a2b3c4d5e6f`, with `-dirty` where files differ from it; empty for an installed wheel."""
+    try:
+        commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+        return f"{commit}-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else commit
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True
+    )
+    return done.stdout.strip()
 
 
 class RunCell(Protocol):
