@@ -153,7 +153,7 @@ def _scene(folder: Path, kafka: SingleServer | KafkaNode, *, seconds: float, see
 
 
 def _prepare(gateway: GatewayProcess) -> None:
-    kafka = gateway.gateway_settings.kafka
+    kafka = gateway.settings.kafka
     wait_for_kafka(kafka, threading.Event(), lambda text: None)
     ensure_topics(kafka)
 

@@ -20,14 +20,20 @@ __all__ = [
     "Author",
     "Brokers",
     "Config",
+    "ConfigF",
     "Data",
     "Device",
     "DryRun",
     "Json",
     "KafkaConfig",
+    "KeyDelimiter",
     "OptionalConfig",
+    "Partition",
     "Reason",
+    "Topic",
+    "TopicOption",
     "given_reason",
+    "one_topic",
     "open_input_lines",
     "parse_span",
     "parse_time",
@@ -51,6 +57,23 @@ Brokers = Annotated[
 ]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Config = Annotated[Path, typer.Option("--config", "-c", help="Settings file (TOML).", show_default=False)]
+ConfigF = Annotated[
+    Path | None,
+    typer.Option(
+        "--config", "-F", help="Settings file (TOML) with a [kafka] section, for login and TLS.", show_default=False
+    ),
+]
+Topic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Kafka topic; or use -t TOPIC.", show_default=False)]
+TopicOption = Annotated[
+    str | None, typer.Option("-t", metavar="TOPIC", help="Kafka topic, in place of the argument.", show_default=False)
+]
+Partition = Annotated[
+    int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.", show_default=False)
+]
+KeyDelimiter = Annotated[
+    str | None,
+    typer.Option("--key-delimiter", "-K", help="Text between key and value, such as : or \\t.", show_default=False),
+]
 OptionalConfig = Annotated[
     Path | None,
     typer.Option(
@@ -171,3 +194,11 @@ def system_user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"uid {os.getuid()}"
+
+
+def one_topic(argument: str | None, option: str | None) -> str:
+    """Return the topic that is given once, as an argument or by -t."""
+    if (argument is None) == (option is None):
+        msg = "Name one topic: TOPIC or -t TOPIC."
+        raise typer.BadParameter(msg)
+    return argument or option or ""

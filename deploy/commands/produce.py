@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.commands.options import Brokers, Data, Json
-from deploy.commands.record_text import ConfigF, KeyDelimiter, Partition, Topic, TopicOption, one_topic
+from deploy.commands.options import Brokers, ConfigF, Data, Json, KeyDelimiter, Partition, Topic, TopicOption, one_topic
 
 if TYPE_CHECKING:
     pass

@@ -5,8 +5,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 
@@ -15,15 +14,9 @@ from ingest.manual_producer import OutgoingRecord
 from ingest.read.tail import TailRecord, TailStart
 
 __all__ = [
-    "ConfigF",
-    "KeyDelimiter",
-    "Partition",
-    "Topic",
-    "TopicOption",
     "argument_bytes",
     "compile_format",
     "json_line",
-    "one_topic",
     "parse_delimiter",
     "parse_headers",
     "parse_start",
@@ -37,25 +30,6 @@ _TOKEN: Final = re.compile(r"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.D
 _NULL_LENGTH: Final = -1
 _READ_BYTES: Final = 1 << 16
 MOST_RECORD_BYTES: Final = 64 * 1024 * 1024
-
-
-ConfigF = Annotated[
-    Path | None,
-    typer.Option(
-        "--config", "-F", help="Settings file (TOML) with a [kafka] section, for login and TLS.", show_default=False
-    ),
-]
-Topic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Kafka topic; or use -t TOPIC.", show_default=False)]
-TopicOption = Annotated[
-    str | None, typer.Option("-t", metavar="TOPIC", help="Kafka topic, in place of the argument.", show_default=False)
-]
-Partition = Annotated[
-    int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.", show_default=False)
-]
-KeyDelimiter = Annotated[
-    str | None,
-    typer.Option("--key-delimiter", "-K", help="Text between key and value, such as : or \\t.", show_default=False),
-]
 
 
 def _length(content: bytes | None) -> bytes:
@@ -236,11 +210,3 @@ def _outgoing(
     if empty_is_null:
         key, value = key or None, value or None
     yield OutgoingRecord(value, key)
-
-
-def one_topic(argument: str | None, option: str | None) -> str:
-    """Return the topic that is given once, as an argument or by -t."""
-    if (argument is None) == (option is None):
-        msg = "Name one topic: TOPIC or -t TOPIC."
-        raise typer.BadParameter(msg)
-    return argument or option or ""

@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from deploy.commands.options import Brokers, Data
-from deploy.commands.record_text import ConfigF, KeyDelimiter, Partition, Topic, TopicOption, one_topic
+from deploy.commands.options import Brokers, ConfigF, Data, KeyDelimiter, Partition, Topic, TopicOption, one_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable

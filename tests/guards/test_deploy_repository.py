@@ -86,9 +86,10 @@ def test_no_seventh_source_folder() -> None:
     assert folders <= {*PACKAGES, "tests"}
 
 
-def test_tests_are_no_packages_and_are_named_after_their_hop() -> None:
+def test_only_what_tests_share_is_a_package_and_tests_are_named_after_their_hop() -> None:
     files = [Path(name) for name in _git("ls-files", "tests")]
-    assert not [file for file in files if file.name == "__init__.py"]
+    packages = {file.parent.as_posix() for file in files if file.name == "__init__.py"}
+    assert packages == {"tests", "tests/support"}
     pattern = re.compile(rf"test_(?:{'|'.join(PACKAGES)})_\w+\.py")
     tests = [file for file in files if file.name.startswith("test_") and file.suffix == ".py"]
     assert [str(file) for file in tests if not pattern.fullmatch(file.name)] == []
