@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 KILLED_BEFORE_THE_JOURNAL = """
 import os, signal, sys
 from deploy.cli import run
-from deploy.dlq.journal import Journal
-Journal.append = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from deploy.dlq.journal import RedriveJournal
+RedriveJournal.append = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 run(sys.argv[1:])
 """
 

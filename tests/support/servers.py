@@ -71,8 +71,8 @@ def jmx_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[KafkaS
 @pytest.fixture
 def no_kafka(monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     """A Kafka that is not there, which is not waited for as long as one that may come."""
-    for user in ("admin", "offsets", "topic_config", "topic_state"):
-        monkeypatch.setattr(f"ingest.{user}.TIMEOUT_SECONDS", 0.5)
+    for user in ("admin", "offsets", "config", "describe"):
+        monkeypatch.setattr(f"ingest.topics.{user}.TIMEOUT_SECONDS", 0.5)
     for look in (topic_overviews, browse_topic):
         monkeypatch.setitem(look.__kwdefaults__, "most_seconds", 0.5)
     monkeypatch.setattr("deploy.commands.topics.LOOK_SECONDS", 0.5)

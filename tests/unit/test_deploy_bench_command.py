@@ -243,7 +243,7 @@ def test_a_cluster_that_memory_cannot_hold_is_named_before_the_first_starts(
     )
     plan = plan_of(scenario, RunRequest((scenario,)), None)
     (line,) = clusters_too_large([plan])
-    assert "on 1 broker, ZooKeeper, plaintext: The test bed" in line and "needs 684 MB of memory" in line
+    assert "Cannot measure 1 broker, ZooKeeper, plaintext: The test bed" in line and "needs 684 MB of memory" in line
 
 
 def test_a_scenario_that_the_disk_cannot_hold_is_refused_with_what_would_fit(scenario: str) -> None:

@@ -150,7 +150,7 @@ def test_a_refused_record_ends_the_run_for_a_second_try_would_come_out_of_order(
 
 
 def test_runs_out_of_range_are_refused_in_words() -> None:
-    with pytest.raises(ConfigError, match="wanted 1,000 MB together"):
+    with pytest.raises(ConfigError, match="wanted at most 1,000 MB together"):
         run_partitioner(Workload(topic="t", messages=2_000_000, message_bytes=1000), KafkaSettings())
     with pytest.raises(ConfigError, match="7 messages, wanted two for each of 4 partitions"):
         run_rewind(Workload(topic="t", messages=7, partitions=4), KafkaSettings())

@@ -332,7 +332,7 @@ def test_kafkas_own_tools_stand_next_to_the_figures_and_their_failure_leaves_tho
         lost == "own message_bytes=10 mode=stream, C client: it lost 1,200 records, so the rate of that run is left out"
     )
     assert failed == "own message_bytes=20 mode=split, Kafka's own tools: the tool failed"
-    assert "mode=stream, Kafka's own tools: unforeseen KeyError" in unforeseen
+    assert "mode=stream, Kafka's own tools: unexpected KeyError" in unforeseen
 
 
 def test_a_cell_or_target_that_fails_says_why_and_the_others_run(own: Callable[[str], Scenario]) -> None:
@@ -366,7 +366,7 @@ def test_a_fault_that_nobody_foresaw_costs_its_cell_alone(own: Callable[[str], S
 
     result = measure(own(SMALL), figures)
     assert [cell["value"] for cell in result["cells"]] == [1e6, 1e6, None, 1e6]
-    assert "unforeseen KeyError in test_deploy_bench_suite.py, line" in result["cells"][2]["why"]
+    assert "unexpected KeyError in test_deploy_bench_suite.py, line" in result["cells"][2]["why"]
     assert exit_code([result]) == 1
 
 

@@ -57,16 +57,16 @@ def test_a_process_of_a_load_ends_when_the_process_that_started_it_is_gone() -> 
 
 def test_a_process_gives_the_work_of_each_session_for_which_a_line_comes() -> None:
     program = (
-        "from deploy.bench.kafka_load.client_work import measured\n"
-        "from deploy.bench.kafka_load.worker import serve, take_plan\n"
+        "from deploy.bench.kafka_load.client_work import measure_client\n"
+        "from deploy.bench.kafka_load.worker import serve_sessions, take_plan\n"
         "plan = take_plan()\n"
         "def run(word, lines):\n"
-        "    with measured(0.0) as (work, latencies):\n"
+        "    with measure_client(0.0) as (work, latencies):\n"
         "        latencies.record(5000)\n"
         "        work.ended = work.began + 2\n"
         "    work.messages = plan['messages'] + int(word)\n"
         "    return work\n"
-        "serve(run)\n"
+        "serve_sessions(run)\n"
     )
     with _python(program) as process:
         worker = LoadWorker(process)

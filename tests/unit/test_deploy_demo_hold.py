@@ -24,8 +24,8 @@ time.sleep(600)
 """
 HOLDS = """
 import sys, time
-from deploy.demo.part_faults import hanging
-with hanging(int(sys.argv[1]), sys.argv[2]):
+from deploy.demo.part_faults import hang_part
+with hang_part(int(sys.argv[1]), sys.argv[2]):
     print("held", flush=True)
     time.sleep(600)
 """

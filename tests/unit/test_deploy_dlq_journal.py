@@ -25,8 +25,8 @@ def test_a_killed_process_leaves_no_lock_and_no_torn_journal(lake: Lake) -> None
     lake.receive("site/attic/t", b"1")
     code = (
         "import os, signal, sys\n"
-        "from deploy.dlq.journal import Journal\n"
-        "journal = Journal(sys.argv[1], 1)\n"
+        "from deploy.dlq.journal import RedriveJournal\n"
+        "journal = RedriveJournal(sys.argv[1], 1)\n"
         "os.fsync = lambda fd: os.kill(os.getpid(), signal.SIGKILL)\n"
         "journal.append([journal.entry(('t', 0, 0, 1, 1), 'accepted')])\n"
     )

@@ -55,7 +55,7 @@ def test_a_record_without_key_and_value_has_their_lengths_as_minus_one() -> None
 
 
 def test_an_unknown_letter_names_those_there_are() -> None:
-    with pytest.raises(typer.BadParameter, match=r"%x is unknown; wanted one of %s %S %k"):
+    with pytest.raises(typer.BadParameter, match=r"%x is unknown; use one of %s %S %k"):
         compile_format("%x")
 
 
@@ -84,7 +84,7 @@ def test_places_to_begin(text: str, wanted: TailStart) -> None:
 
 def test_a_place_or_target_that_is_none_says_what_was_wanted() -> None:
     for text in ("", "--3", "s@yesterday", "+4", "1.5", "9" * 30):
-        with pytest.raises(typer.BadParameter, match="wanted"):
+        with pytest.raises(typer.BadParameter, match=r": use "):
             parse_start(text)
     assert parse_target("earliest") == RewindTarget("earliest") and parse_target("7") == RewindTarget("offset", 7)
     assert abs(parse_target("10m-ago").at - (time.time() - 600) * 1000) < 5000

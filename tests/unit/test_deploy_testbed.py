@@ -133,7 +133,7 @@ def test_what_is_said_to_fit_fits_and_one_more_does_not(brokers: int, memory: in
 
 
 def test_too_little_disk_is_named_with_its_folder() -> None:
-    with pytest.raises(UnavailableError, match=r"900 MB of disk in /data, and 700 MB are free: 2 brokers would fit"):
+    with pytest.raises(UnavailableError, match=r"900 MB of disk in /data, but 700 MB are free; 2 brokers would fit"):
         check_budget(ClusterRequest(brokers=3), Path("/data"), memory_mb=90_000, disk_mb=2 * NODE_DISK_MB + 100)
 
 

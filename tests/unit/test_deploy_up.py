@@ -112,7 +112,7 @@ def test_a_signal_ends_the_fetching_of_parts_at_once(
         os.kill(os.getpid(), number)
         pytest.fail("the fetching went on")
 
-    monkeypatch.setattr(up.artifacts, "ensure", ensure)
+    monkeypatch.setattr(up.artifacts, "fetch_jars", ensure)
     with pytest.raises(KeyboardInterrupt):
         up.run_foreground(options, Settings())
     assert not is_locked(options.data)

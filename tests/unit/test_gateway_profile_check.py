@@ -359,7 +359,7 @@ class _RulesOfTomorrow(MetricRules):
 
 
 def test_a_rule_with_a_field_that_the_fast_path_does_not_know_takes_the_slow_path() -> None:
-    profile = Profile(name="p", version=1)
+    profile = Profile.model_validate({"name": "p", "version": 1, "metrics": {"t": {}}})
     assert MetricRule(profile, _RulesOfTomorrow(min=0.0, max=10.0)).is_simple
     assert not MetricRule(profile, _RulesOfTomorrow(min=0.0, max=10.0, odd_only=True)).is_simple
     assert not MetricRule(profile, MetricRules(unit="°F", convert_to="°C")).is_simple

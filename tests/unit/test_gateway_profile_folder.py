@@ -195,7 +195,7 @@ def test_one_version_stands_in_one_file(path: Path) -> None:
     folder = ProfileFolder(path)
     (path / "a-copy.toml").write_text(text(limit=99))
     assert not settle(folder)
-    assert "p@1 stands in p.toml already" in folder.refused["a-copy.toml"]
+    assert "p@1 is already in p.toml" in folder.refused["a-copy.toml"]
 
 
 def test_a_folder_that_goes_away_changes_nothing(path: Path, caplog: pytest.LogCaptureFixture) -> None:

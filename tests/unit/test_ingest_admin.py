@@ -27,8 +27,8 @@ class SilentClient:
 @pytest.fixture(autouse=True)
 def _silent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ingest.topics.admin.TIMEOUT_SECONDS", -1)
-    for module in ("topic_setup", "topic_state"):
-        monkeypatch.setattr(f"ingest.{module}.admin_client", lambda _settings: SilentClient())
+    for module in ("setup", "describe"):
+        monkeypatch.setattr(f"ingest.topics.{module}.admin_client", lambda _settings: SilentClient())
 
 
 def test_topics_that_are_not_made_in_time_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

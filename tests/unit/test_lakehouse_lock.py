@@ -13,7 +13,7 @@ from lakehouse.lock import WriterLock
 
 def test_a_second_writer_is_refused_and_told_whom_to_stop(tmp_path: Path) -> None:
     first = WriterLock(tmp_path, what="tables")
-    with pytest.raises(FatalError, match=rf"process {os.getpid()};.*kill {os.getpid()}"):
+    with pytest.raises(FatalError, match=rf"Process {os.getpid()} .*kill {os.getpid()}"):
         WriterLock(tmp_path, what="tables")
     first.close()
     WriterLock(tmp_path, what="tables").close()

@@ -271,7 +271,7 @@ def test_a_table_that_needs_more_than_its_files_is_refused_by_name(tmp_path: Pat
     actions = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     changed = [{"protocol": needs} if "protocol" in action else action for action in actions]
     log.write_text("\n".join(map(json.dumps, changed)), encoding="utf-8")
-    with pytest.raises(TidegateError, match=r"Table t needs deletionVectors .*--engine spark"):
+    with pytest.raises(TidegateError, match=r"Table t needs a reader with deletionVectors.*--engine spark"):
         run_sql(str(tmp_path), "FROM t")
 
 

@@ -298,7 +298,7 @@ def test_over_plans_that_are_lost_and_planned_otherwise_each_record_is_sent_once
         target = "streaming.sql.sinks."
         patch.setattr(f"{target}sent_since", sent_since)
         patch.setattr(f"{target}sent_after", sent_after)
-        patch.setattr(f"{target}unsent", unsent)
+        patch.setattr(f"{target}separate_unsent", unsent)
         patch.setattr(f"{target}end_offsets", lambda _kafka, topic: whole["a"] if topic == "a" else {0: len(log)})
         patch.setattr(f"{target}_records", lambda rows, _applied: _Frame(rows))
         patch.setattr(f"{target}_with_headers", lambda rows, _applied, batch: (rows, batch))
