@@ -92,7 +92,7 @@ def test_dead_letters_become_the_draft_of_a_route(lake: Lake, tmp_path: Path, no
     )
     [found] = json.loads(shown)
     assert (
-        f"A gateway that runs with it reads it within seconds. Then `{command_name()} dlq redrive --config {config}` takes"
+        f"A gateway that runs with this file reads it within seconds. Then `{command_name()} dlq redrive --config {config}` stores"
         in said
     )
     assert (found["route"]["filter"], found["route"]["device"]) == ("plant/{device}/state", "{device}")
