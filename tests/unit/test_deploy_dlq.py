@@ -91,10 +91,8 @@ def test_dead_letters_become_the_draft_of_a_route(lake: Lake, tmp_path: Path, no
         "\n1 route"
     )
     [found] = json.loads(shown)
-    assert (
-        f"A gateway that runs with this file reads it within seconds. Then `{command_name()} dlq redrive --config {config}` stores"
-        in said
-    )
+    assert "A gateway that runs with this file reads it within seconds." in said
+    assert f"Then `{command_name()} dlq redrive --config {config}` stores" in said
     assert (found["route"]["filter"], found["route"]["device"]) == ("plant/{device}/state", "{device}")
     assert len(found["messages"]) == 3
     settings = load_settings(config)
