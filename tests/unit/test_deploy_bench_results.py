@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from deploy.bench.suite.compare import compare_results, read_results, render_comparison
 from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
 from deploy.bench.suite.judge import MeasuredCell, judge_cells
-from deploy.bench.suite.limiting_resource import limit_of
+from deploy.bench.suite.limiting_resource import join_limits, limit_of
 from deploy.bench.suite.report.charts import charts_of
 from deploy.bench.suite.report.html_report import check_folder, render_report, write_report
 from deploy.bench.suite.report.html_tables import number_text
@@ -400,3 +400,13 @@ def test_a_promise_of_every_run_is_not_met_by_the_runs_that_have_the_figure(tmp_
     assert judged(*[0.0] * 5) == ([True, True], "", [])
     assert judged(0.0) == ([None, True], "lost was measured in 1 of 5 runs", [(None, "measured in 1 of 5 runs")])
     assert judged(0.0, 2.0) == ([False, True], "lost is 2 in the worst of 2 runs", [(2, "")])
+
+
+def test_limits_of_runs_that_differ_in_numbers_alone_are_one_sentence() -> None:
+    runs = [
+        f"the parts used {cores} of 2 cores, stream {stream}" for cores, stream in ((1.8, 1.4), (1.45, 1.4), (1.7, 1.1))
+    ]
+    assert join_limits([*runs, "", "{the disk} was full"]) == (
+        "the parts used 1.45 to 1.8 of 2 cores, stream 1.1 to 1.4; {the disk} was full"
+    )
+    assert join_limits(["", ""]) == ""

@@ -1,15 +1,17 @@
 """The resource that limits a figure, in words: cores, Kafka, clients, Python, disk; with the rates of other clients here."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-__all__ = ["limit_of"]
+__all__ = ["join_limits", "limit_of"]
 
 _FULL: Final = 0.85
 """Share of the cores above which they count as busy, since a load's few processes never share them evenly."""
 _KEPT_UP: Final = 0.85
 """Share of the producers' rate from which consumers kept up: a consumer ends a little after them."""
 _RATE: Final = "_per_second"
+_NUMBER: Final = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?)(?![\w.])")
 _PEERS: Final = {"peer_c_": "a C client (librdkafka)", "peer_": "Kafka's own tools"}
 
 
@@ -30,6 +32,21 @@ def limit_of(
     kept_up = "the consumers kept up with the producers" if streams and _kept_up(side, figures) else ""
     limits = _disk_limit(figures) or _side_limit(side, figures, cores, processes) or _run_limit(figures, cores)
     return "; ".join(text for text in (kept_up, limits, *_peer_texts(figure, figures)) if text)
+
+
+def join_limits(limits: Sequence[str]) -> str:
+    """Return the limits of a cell's runs as one text: sentences that differ only in numbers are one, with ranges."""
+    alike: dict[str, list[list[str]]] = {}
+    for text in filter(None, limits):
+        alike.setdefault(_NUMBER.sub("\0", text), []).append(_NUMBER.split(text))
+    return "; ".join("".join(map(_range, zip(*runs, strict=True))) for runs in alike.values())
+
+
+def _range(pieces: Sequence[str]) -> str:
+    """Return the same piece of each text: words, or a number that may differ."""
+    if len(set(pieces)) == 1:
+        return pieces[0]
+    return f"{min(pieces, key=float)} to {max(pieces, key=float)}"
 
 
 def _kept_up(side: str, figures: Mapping[str, float]) -> bool:

@@ -11,7 +11,7 @@ _NAMES = (*ScenarioTarget.model_fields, *Parameters.model_fields)
 _KIND_OF: Final = {
     "members": "group", "event": "group", "protocol": "group", "partitioner": "partitioner", "networks": "partitioner",
     "rewind": "rewind", "retained_mb": "load", "cold": "load", "fetch_bytes": "load", "disturbance": "streams",
-    "kill": "failover", "window": "mqtt",
+    "kill": "failover", "window": "mqtt", "settle_seconds": "pipeline",
 }  # fmt: skip
 """Parameters that mean something for one kind of run alone; the cells of another only have their defaults."""
 

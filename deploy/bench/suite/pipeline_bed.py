@@ -26,8 +26,7 @@ __all__ = ["RunningPipeline", "pipeline_bed"]
 
 _PORT_OFFSET: Final = 2000
 WARM_UP_RATE: Final = 1000.0
-WARM_UP_SECONDS: Final = 15.0
-"""Seconds of warm-up of a pipeline that has just started, because Java compiles code that is used often."""
+"""Messages a second of the load after a start: Java compiles code that is used often, so the first minutes are slower."""
 INTRODUCE_RATE: Final = 4000.0
 """Messages a second by which devices that have never spoken speak once."""
 GIVE_UP_SECONDS: Final = 120.0
@@ -59,7 +58,7 @@ class RunningPipeline:
         """
         if self.settings is None or work.partitions != self._partitions or work.table_rows < self._table_rows:
             self.close()
-            self.settings = self._start(work.partitions)
+            self.settings = self._start(work.partitions, work.settle_seconds)
         if work.devices > work.warmup_messages and work.devices not in self._introduced:
             self._introduce(self.settings, work.devices)
         if work.table_rows > self._table_rows:
@@ -73,7 +72,7 @@ class RunningPipeline:
         self._introduced.clear()
         self._stack.close()
 
-    def _start(self, partitions: int) -> Settings:
+    def _start(self, partitions: int, settle_seconds: float) -> Settings:
         folder = self._stack.enter_context(own_folder())
         config, data = folder / "config.toml", folder / "data"
         config.write_text(to_toml({"embedded": {"kafka_partitions": partitions}}), "utf-8")
@@ -82,7 +81,7 @@ class RunningPipeline:
         self.parts.folder, self._partitions = data, partitions
         self._name = f"bench-{secrets.token_hex(3)}"
         measure_e2e(
-            settings, rate=WARM_UP_RATE, seconds=WARM_UP_SECONDS / 2, warmup_seconds=WARM_UP_SECONDS / 2, devices=100
+            settings, rate=WARM_UP_RATE, seconds=settle_seconds / 2, warmup_seconds=settle_seconds / 2, devices=100
         )
         return settings
 

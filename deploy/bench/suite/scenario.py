@@ -72,6 +72,9 @@ class Parameters(_Form):
     readings: int = Field(
         1, ge=1, le=64, description="Readings in one message of a `pipeline`: series are devices x readings."
     )
+    settle_seconds: float = Field(
+        15.0, ge=1, le=600, description="Seconds of load after a start of a `pipeline`, before its first cell."
+    )
     table_rows: int = Field(
         0, ge=0, le=1_000_000_000, multiple_of=1_000_000, description="Rows in a pipeline's table beforehand."
     )

@@ -17,7 +17,7 @@ from deploy.bench.environment import hardware, versions
 from deploy.bench.suite.cell_beds import CellBed, RunTopics
 from deploy.bench.suite.curves import curves_of
 from deploy.bench.suite.judge import MeasuredCell, judge_cells
-from deploy.bench.suite.limiting_resource import limit_of
+from deploy.bench.suite.limiting_resource import join_limits, limit_of
 from deploy.bench.suite.live_figures import LiveFigures
 from deploy.bench.suite.parameters import cell_text, differing_parameters
 from deploy.bench.suite.progress import SuiteProgress
@@ -291,7 +291,7 @@ class _Course:
     ) -> MeasuredCell:
         spreads = spreads_of(runs)
         medians = {name: spread.median for name, spread in spreads.items()}
-        own_limit = "; ".join(dict.fromkeys(filter(None, limits)))
+        own_limit = join_limits(limits)
         return MeasuredCell(
             cell.parameters,
             spreads,
