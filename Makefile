@@ -24,7 +24,7 @@ down: ## stop what `make up` started
 
 test: setup ## run every test, with a real broker, Kafka, Spark, Prometheus and browser (ARGS="-k name" goes to pytest)
 	@$(VENV) -m deploy.local.environment --readers
-	@$(VENV) -m deploy.local.apt
+	@$(VENV) -m tests.support.apt
 	@$(VENV) $(if $(strip $(ARGS)),-m pytest $(ARGS),tests/run.py)
 
 check: setup ## check lint, formatting, types and import rules
@@ -43,15 +43,15 @@ bench: setup ## run the short form of all benchmark scenarios and write bench-re
 	@./tidegate bench run --all --short --report bench-report $(ARGS)
 
 chaos: setup ## break each part for minutes under load and account for every message, then fuzz (ARGS="--fault F17")
-	@$(VENV) -m deploy.local.apt mosquitto
+	@$(VENV) -m tests.support.apt mosquitto
 	@./tidegate chaos run --long $(ARGS)
 	@$(VENV) -m pytest -m chaos || test $$? -eq 5 # 5: no test matches
-	@$(VENV) -m deploy.chaos.fuzz --provide
-	@$(VENV) -m deploy.chaos.fuzz
-	@$(VENV) -m deploy.chaos.fuzz_cost
+	@$(VENV) -m tests.fuzz.run --provide
+	@$(VENV) -m tests.fuzz.run
+	@$(VENV) -m tests.fuzz.cost
 
 soak: setup ## run everything for two hours at 200 messages/s with a random fault per minute, and check what grows (ARGS="--minutes 10")
-	@$(VENV) -m deploy.local.apt mosquitto
+	@$(VENV) -m tests.support.apt mosquitto
 	@./tidegate soak --minutes 120 --rate 200 --faults $(ARGS)
 
 mutants: setup ## break each hop on purpose and print which oracle finds the fault

@@ -89,7 +89,7 @@ def test_no_seventh_source_folder() -> None:
 def test_only_what_tests_share_is_a_package_and_tests_are_named_after_their_hop() -> None:
     files = [Path(name) for name in _git("ls-files", "tests")]
     packages = {file.parent.as_posix() for file in files if file.name == "__init__.py"}
-    assert packages == {"tests", "tests/support"}
+    assert packages == {"tests", "tests/fuzz", "tests/support"}
     pattern = re.compile(rf"test_(?:{'|'.join(PACKAGES)})_\w+\.py")
     tests = [file for file in files if file.name.startswith("test_") and file.suffix == ".py"]
     assert [str(file) for file in tests if not pattern.fullmatch(file.name)] == []

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from deploy.screenshots import BROWSERS, FLAGS
 from tests.support.page import ScriptedPage
+from tests.support.screenshots import BROWSERS, FLAGS
 
 CHROMIUM = next((found for name in BROWSERS if (found := shutil.which(name))), None)
 

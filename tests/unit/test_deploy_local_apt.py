@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import apt
+from tests.support import apt
 
 Captured = pytest.CaptureFixture[str]
 

@@ -11,12 +11,12 @@ from functools import cache
 
 import pytest
 
-from deploy.chaos.fuzz_bombs import BOMBS, make_bomb
-from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_seeds import FuzzTarget, targets
 from gateway import routes
 from gateway.gateway_settings import GatewaySettings
 from gateway.message_processor import Message, MessageProcessor
+from tests.fuzz.bombs import BOMBS, make_bomb
+from tests.fuzz.checks import faults_of
+from tests.fuzz.seeds import FuzzTarget, targets
 
 pytestmark = pytest.mark.promise("P4")
 

@@ -11,11 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from deploy.chaos import fuzz
-from deploy.chaos.fuzz_bombs import BOMBS, make_bomb
-from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_mutate import bend
-from deploy.chaos.fuzz_seeds import FuzzTarget, fitting_seeds, read_seeds, targets
 from gateway.decoders.shape import Reply
 from gateway.gateway_settings import GatewaySettings
 from gateway.message_processor import Message, MessageProcessor, Outcome
@@ -24,6 +19,11 @@ from ingest.contract.dead_letter import decode_dead_letter, encode_dead_letter
 from ingest.contract.errors import UnavailableError
 from ingest.contract.reading import Reading, ReadingRecord, decode_record, encode_record
 from ingest.contract.reasons import IgnoredReason, Reason
+from tests.fuzz import run as fuzz
+from tests.fuzz.bombs import BOMBS, make_bomb
+from tests.fuzz.checks import faults_of
+from tests.fuzz.mutate import bend
+from tests.fuzz.seeds import FuzzTarget, fitting_seeds, read_seeds, targets
 
 NOW_US = 1_764_331_200_000_000
 LIMITS = GatewaySettings()

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_seeds import FuzzTarget, targets
 from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.routes import compile_routes
 from ingest.contract.reading import Reading, decode_record
 from ingest.contract.topics import READINGS
+from tests.fuzz.checks import faults_of
+from tests.fuzz.seeds import FuzzTarget, targets
 
 pytestmark = pytest.mark.promise("P4")
 

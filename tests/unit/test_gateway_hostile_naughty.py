@@ -15,7 +15,6 @@ import pytest
 from deltalake import write_deltalake
 from prometheus_client import CollectorRegistry
 
-from deploy.chaos.fuzz_checks import faults_of
 from deploy.process_signals import configure_logging
 from gateway.decoders.mapping.settings import MappingSettings
 from gateway.gateway_settings import GatewaySettings, ReceiptSettings, RouteSettings
@@ -27,6 +26,7 @@ from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import READINGS
 from lakehouse.query import run_sql
 from monitoring.metrics.gateway import GatewayMetrics
+from tests.fuzz.checks import faults_of
 from tests.support.naughty import NAUGHTY
 
 pytestmark = pytest.mark.promise("P4")

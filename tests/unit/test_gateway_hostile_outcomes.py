@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 
-from deploy.chaos.fuzz_bombs import make_bomb
-from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_seeds import FuzzTarget, targets
 from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.message_processor import Message, MessageProcessor, Outcome
 from gateway.profiles.policy import make_policy
@@ -19,6 +16,9 @@ from gateway.routes import compile_routes
 from ingest.contract.dead_letter import DeadLetterRecord, decode_dead_letter
 from ingest.contract.reading import Reading, ReadingRecord, decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
+from tests.fuzz.bombs import make_bomb
+from tests.fuzz.checks import faults_of
+from tests.fuzz.seeds import FuzzTarget, targets
 
 pytestmark = pytest.mark.promise("P4")
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_mutate import bend
-from deploy.chaos.fuzz_seeds import FuzzTarget, SeedMessage, fitting_seeds, read_seeds, targets
 from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.message_processor import Message, MessageProcessor
 from gateway.profiles.policy import make_policy
 from gateway.routes import compile_routes
+from tests.fuzz.checks import faults_of
+from tests.fuzz.mutate import bend
+from tests.fuzz.seeds import FuzzTarget, SeedMessage, fitting_seeds, read_seeds, targets
 
 pytestmark = pytest.mark.promise("P4")
 

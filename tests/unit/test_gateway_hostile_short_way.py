@@ -10,8 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from deploy.chaos.fuzz_bombs import make_bomb
-from deploy.chaos.fuzz_mutate import bend
 from gateway.delivery.block import Block
 from gateway.fast_path.encoder import FastPathEncoder
 from gateway.gateway_settings import GatewaySettings
@@ -19,6 +17,8 @@ from gateway.message_processor import MessageProcessor
 from gateway.policy import ReadingPolicy
 from gateway.routes import compile_routes
 from ingest.contract.reading import decode_record
+from tests.fuzz.bombs import make_bomb
+from tests.fuzz.mutate import bend
 
 TABLE = tomllib.loads((Path(__file__).parent / "hostile" / "outcomes.toml").read_text("utf-8"))
 ROWS = [row for section in TABLE.values() if isinstance(section, dict) for row in section.get("rows", [])]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from deploy.chaos.fuzz_checks import faults_of
 from gateway.dead_letters import MAX_PARTS
 from gateway.decoders import registry as decoders
 from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
@@ -24,6 +23,7 @@ from ingest.contract.reading import Reading, decode_record
 from ingest.contract.reasons import IgnoredReason, Reason
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from monitoring.metrics.gateway import GatewayMetrics
+from tests.fuzz.checks import faults_of
 
 TELEMETRY = b"v1/gateway/telemetry"
 NATIVE = b"tidegate/v1/dev-1/readings"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from deploy.chaos.fuzz_seeds import read_seeds
 from gateway.devtools.decode_file import decode_lines
 from gateway.devtools.explain_route import explain_message
 from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.message_processor import Message, MessageProcessor
 from gateway.routes import RouteTable, compile_routes
+from tests.fuzz.seeds import read_seeds
 
 NOW_US = round(datetime(2026, 11, 29, 12, tzinfo=UTC).timestamp()) * 1_000_000
 LIMITS = GatewaySettings()

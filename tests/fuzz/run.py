@@ -1,4 +1,4 @@
-"""`python -m deploy.chaos.fuzz`: atheris (libFuzzer) on every decoder and preset, one process each.
+"""`python -m tests.fuzz.run`: atheris (libFuzzer) on every decoder and preset, one process each.
 
 The corpus is the example payloads and the JSON test suite; what was found lies in a folder, each with its input.
 """
@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.chaos.fuzz_seeds import FuzzTarget, targets
 from ingest.contract.errors import TidegateError, UnavailableError
+from tests.fuzz.seeds import FuzzTarget, targets
 
 __all__ = ["find_atheris", "fuzz_target", "main", "provide_atheris"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 DATA: Final = ROOT / "tests" / "data"
 OWN_FOLDER: Final = ROOT / ".venv-fuzz"
-CONSTRAINTS: Final = Path(__file__).with_name("fuzz_constraints.txt")
+CONSTRAINTS: Final = Path(__file__).with_name("constraints.txt")
 START_SECONDS: Final = 240
 """Time for imports and the corpus, before libFuzzer's own clock starts; a busy machine takes minutes."""
 _PROGRESS = re.compile(r"^#\d+\s+\w+\s+cov: (\d+) ft: (\d+) corp: (\d+)", re.MULTILINE)
@@ -39,7 +39,7 @@ def find_atheris(folder: Path = OWN_FOLDER) -> list[str]:
     if (folder / "atheris").is_dir():
         return [str(folder)]
     message = (
-        "Fuzzing needs atheris, which is not installed. `python -m deploy.chaos.fuzz --provide` puts it into "
+        "Fuzzing needs atheris, which is not installed. `python -m tests.fuzz.run --provide` puts it into "
         f"{folder.name} (there are wheels for CPython 3.11 to 3.13 on Linux x86-64 only)."
     )
     raise UnavailableError(message)
@@ -69,7 +69,7 @@ def fuzz_target(
         libFuzzer's count of edges, None if it printed none.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "deploy.chaos.fuzz_child", target.name, str(folder), str(data)]
+    command = [sys.executable, "-m", "tests.fuzz.child", target.name, str(folder), str(data)]
     command += [f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=2048", "-max_len=8192"]
     command += ["-print_final_stats=1", f"-artifact_prefix={folder}/", str(folder / "corpus")]
     try:
@@ -116,7 +116,7 @@ def _findings(folder: Path, code: int, said: str) -> dict[str, Any]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Fuzz and print the summary as JSON; 0 nothing found, 1 something, 2 usage, 69 no atheris."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.chaos.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.run", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="DECODER", help="a decoder, or 'preset NAME'; default: all")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default: 60)")
     parser.add_argument("--out", type=Path, default=ROOT / "tidegate-data" / "fuzz", help="folder for the findings")

@@ -1,4 +1,4 @@
-"""`python -m deploy.chaos.fuzz_cost`: what each bomb costs each decoder and preset, in milliseconds and memory.
+"""`python -m tests.fuzz.cost`: what each bomb costs each decoder and preset, in milliseconds and memory.
 
 A bomb may cost 50 ms of CPU time. One that holds thousands of values, each to be stored or rejected with a reason, may cost 10 µs
 for each of them, up to as many as a message may hold.
@@ -11,11 +11,11 @@ import time
 import tracemalloc
 from typing import Any, Final
 
-from deploy.chaos.fuzz_bombs import BOMBS, make_bomb
-from deploy.chaos.fuzz_checks import faults_of
-from deploy.chaos.fuzz_seeds import FuzzTarget, targets
 from gateway.gateway_settings import GatewaySettings
 from gateway.message_processor import Message
+from tests.fuzz.bombs import BOMBS, make_bomb
+from tests.fuzz.checks import faults_of
+from tests.fuzz.seeds import FuzzTarget, targets
 
 __all__ = ["main", "measure_bomb"]
 
@@ -57,7 +57,7 @@ def measure_bomb(target: FuzzTarget, name: str, limits: GatewaySettings) -> dict
 
 def main(arguments: list[str] | None = None) -> int:
     """Print every bomb that cost too much, and the dearest twenty; 1 where one did."""
-    parser = argparse.ArgumentParser(prog="python -m deploy.chaos.fuzz_cost", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.cost", description=__doc__)
     parser.add_argument("targets", nargs="*", metavar="DECODER", help="a decoder, or 'preset NAME'; default: all")
     given = parser.parse_args(arguments)
     limits = GatewaySettings()

@@ -1,4 +1,4 @@
-"""The fuzzing process of one target: `python -m deploy.chaos.fuzz_child TARGET FOLDER DATA [libFuzzer's options]`.
+"""The fuzzing process of one target: `python -m tests.fuzz.child TARGET FOLDER DATA [libFuzzer's options]`.
 
 An input is one byte that chooses the topic, then the payload. What breaks a promise is written to the folder with its
 input, once for each kind, and the run continues.
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 import atheris  # type: ignore[import-untyped, unused-ignore]
 
 with atheris.instrument_imports(include=["gateway", "ingest"]):
-    from deploy.chaos.fuzz_checks import faults_of
-    from deploy.chaos.fuzz_mutate import bend
-    from deploy.chaos.fuzz_seeds import FuzzTarget, SeedMessage, fitting_seeds, read_seeds, targets
     from gateway.gateway_settings import GatewaySettings
     from gateway.message_processor import Message
+    from tests.fuzz.checks import faults_of
+    from tests.fuzz.mutate import bend
+    from tests.fuzz.seeds import FuzzTarget, SeedMessage, fitting_seeds, read_seeds, targets
 
 if TYPE_CHECKING:
     from gateway.message_processor import MessageProcessor
@@ -63,7 +63,7 @@ class FuzzSession:
 
     def bend(self, data: bytes, max_size: int, seed: int) -> bytes:
         """LibFuzzer's own change, or one that knows numbers, times and JSON."""
-        random = Random(seed)  # noqa: S311 - chance that libFuzzer can repeat
+        random = Random(seed)
         if not data or random.random() < 0.5:
             changed: bytes = atheris.Mutate(data, max_size)
             return changed

@@ -1,4 +1,4 @@
-"""Take the pictures of README.md and OPERATORS.md: `python -m deploy.screenshots --page http://127.0.0.1:9470`.
+"""Take the pictures of README.md and OPERATORS.md: `python -m tests.support.screenshots --page http://127.0.0.1:9470`.
 
 Needs a page that runs, Playwright (`make test` installs it) and a Chromium of this machine. A picture whose subject is not on
 the page, such as a runbook while no alert fires, is left out and said to be.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BROWSERS", "FLAGS", "PICTURES", "Picture", "take_pictures"]
 
-FOLDER: Final = Path(__file__).parent / "pictures"
+FOLDER: Final = Path(__file__).parents[2] / "deploy" / "pictures"
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 FLAGS: Final = (
     "--no-sandbox",

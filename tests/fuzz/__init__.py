@@ -1,0 +1,1 @@
+"""Fuzzing of decoders and presets, for `make chaos`."""
