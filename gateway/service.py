@@ -90,9 +90,9 @@ class GatewayService(SessionEvents):
         self._state = DecoderState()
         table, policy = compile_routes(routes, gateway), policy or ReadingPolicy()
         self._reload = RouteReload(read_routes, table, gateway)
-        self._gate = MessageProcessor(table, gateway, state=self._state, policy=policy)
-        self._express = FastPathEncoder(table, gateway, policy)
-        self._intake = MessageIntake(self._gate, self._express, is_full=self._is_full)
+        self._processor = MessageProcessor(table, gateway, state=self._state, policy=policy)
+        self._encoder = FastPathEncoder(table, gateway, policy)
+        self._intake = MessageIntake(self._processor, self._encoder, is_full=self._is_full)
         self._open_log, self._read_state, self._read_outcomes = open_log, read_state, read_outcomes
         self._state_read = False
         self._tick_at = 0.0
@@ -102,18 +102,18 @@ class GatewayService(SessionEvents):
         self._policy, self._tracker = policy, SequenceTracker()
         self._chain = AckChain(gateway.gateway_id, self._tracker)
         self._own = GatewayState(gateway.gateway_id, self._session.name, self._tracker, left_out=table.left_out)
-        self._sharing = (
+        self._shared_id = (
             SharedIdDetector(gateway.gateway_id, self._own.key, self._own.process, read_newer) if read_newer else None
         )
-        self._forgetting = ErasureListener(read_newer) if read_newer else None
+        self._erasures = ErasureListener(read_newer) if read_newer else None
         self._log: LogWriter | None = None
-        self._answers = DeviceReplies(self._receipts, self._session.publish, self._accounts)
-        self._pump = Deliverer(
-            self._chain, self._gate, self._accounts, self._acknowledge, gateway.gateway_id,
-            told=self._answers.told, counted=self._counted,
+        self._replies = DeviceReplies(self._receipts, self._session.publish, self._accounts)
+        self._deliverer = Deliverer(
+            self._chain, self._processor, self._accounts, self._acknowledge, gateway.gateway_id,
+            on_acknowledged=self._replies.on_acknowledged, counted=self._counted,
         )  # fmt: skip
         self._failures = 0
-        self._condition = GatewayHealth()
+        self._health = GatewayHealth()
 
     def run(self, stop: threading.Event) -> None:
         """Receive until `stop` is set, then drain. Blocks.
@@ -128,26 +128,26 @@ class GatewayService(SessionEvents):
                 self._pass(stop)
             self._drain()
         except FatalError as error:
-            self._condition.say("failed", str(error))
+            self._health.say("failed", str(error))
             raise
         finally:
             self._session.close()
-            for watch in (self._sharing, self._forgetting):
+            for watch in (self._shared_id, self._erasures):
                 if watch is not None:
                     watch.stop()
             self._accounts.disconnected()
             if self._log is not None:
                 self._log.close()
-        self._condition.say("stopped", "stopped; the broker keeps the messages that were not acknowledged")
+        self._health.say("stopped", "stopped; the broker keeps the messages that were not acknowledged")
 
     def healthy(self) -> tuple[bool, str]:
         """Return whether messages flow (the loop turns and the session is up), and a sentence for people."""
-        state, detail, _since = self._condition.now()
+        state, detail, _since = self._health.now()
         return state == "running", detail
 
     def status(self) -> dict[str, Any]:
         """Return state (starting, waiting, running, stalled, draining, failed, stopped), since when, and a sentence."""
-        state, detail, since = self._condition.now()
+        state, detail, since = self._health.now()
         return {
             "state": state,
             "since": since,
@@ -160,7 +160,7 @@ class GatewayService(SessionEvents):
 
     def connected(self, epoch: int, *, session_lost: bool) -> None:
         """See SessionEvents."""
-        dropped = self._pump.begin(epoch)
+        dropped = self._deliverer.begin(epoch)
         self._broker.begin(time.monotonic())
         self._backlog.begin(_now_us(), present=self._session.session_present)
         self._accounts.connected(session_lost=session_lost)
@@ -176,7 +176,7 @@ class GatewayService(SessionEvents):
     def disconnected(self, why: str) -> None:
         """See SessionEvents."""
         self._backlog.end(self._chain.oldest_us)
-        self._pump.halt()
+        self._deliverer.halt()
         self._broker.begin(time.monotonic())
         self._accounts.disconnected()
 
@@ -188,7 +188,7 @@ class GatewayService(SessionEvents):
             taken += len(block.mids)
             if any(outcome.rejected is Reason.INTERNAL_ERROR for outcome in block.odd.values()):
                 self._accounts.failed("decode")
-            self._pump.add(block)
+            self._deliverer.add(block)
         self._broker.received(taken, time.monotonic())
         self._backlog.received(taken, self._broker.held, now_us)
         self._accounts.received(len(messages), at_qos_1=taken, dropped=self._intake.dropped - dropped)
@@ -222,7 +222,7 @@ class GatewayService(SessionEvents):
     # The loop.
 
     def _pass(self, stop: threading.Event) -> None:
-        self._condition.beat()
+        self._health.beat()
         if self._log is None:
             self._reopen(stop)
             return
@@ -230,30 +230,30 @@ class GatewayService(SessionEvents):
         self._tick()
         self._report_state(self._log)
         self._raise_give_up()
-        if self._pump.abort_because is not None:
-            self._abandon(self._pump.abort_because, stop)
+        if self._deliverer.abort_because is not None:
+            self._abandon(self._deliverer.abort_because, stop)
 
     def _raise_give_up(self) -> None:
-        if self._pump.give_up_because is not None:
-            raise FatalError(self._pump.give_up_because)
+        if self._deliverer.give_up_because is not None:
+            raise FatalError(self._deliverer.give_up_because)
 
     def _turn(self, log: LogWriter, *, read: bool = True) -> None:
         """Run one pass. It waits in one place: for the broker while nothing is in flight, else for messages and reports."""
         if not self._is_held_back(log):
             read = read and not self._holds_enough()
-            self._session.loop(0.0 if self._pump.busy else IDLE_SECONDS, read=read)
+            self._session.loop(0.0 if self._deliverer.busy else IDLE_SECONDS, read=read)
             self._follow_backlog(read=read)
         pause = self._pause(log)
         # With half a window in flight few messages come before the next report; else a sleep costs less than a wait.
         crowded = self._broker.is_half_full
         try:
-            self._pump.turn(log, pause if crowded else 0.0)
+            self._deliverer.run_once(log, pause if crowded else 0.0)
         except FatalError as error:
-            self._pump.abort_because = str(error)
-        if self._pump.proven:
-            self._pump.proven, self._failures = False, 0
+            self._deliverer.abort_because = str(error)
+        if self._deliverer.outcome_confirmed:
+            self._deliverer.outcome_confirmed, self._failures = False, 0
         self._accounts.flush(in_flight=self._chain.in_flight, stale_reports=self._chain.stale_reports)
-        if pause and not crowded and (self._pump.busy or log.in_flight):
+        if pause and not crowded and (self._deliverer.busy or log.in_flight):
             time.sleep(self._broker.gather_seconds(pause))
 
     def _follow_backlog(self, *, read: bool) -> None:
@@ -277,9 +277,9 @@ class GatewayService(SessionEvents):
 
     def _pause(self, log: LogWriter) -> float:
         """Return how long a pass lets messages and reports gather: 0 if more is waiting already, longer if Kafka is slow."""
-        if self._session.read_bytes >= HURRY_BYTES or not (self._pump.busy or log.in_flight):
+        if self._session.read_bytes >= HURRY_BYTES or not (self._deliverer.busy or log.in_flight):
             return 0.0
-        return GATHER_SECONDS if time.monotonic() - self._pump.progress_at < 1.0 else HELD_UP_SECONDS
+        return GATHER_SECONDS if time.monotonic() - self._deliverer.progress_at < 1.0 else HELD_UP_SECONDS
 
     def _abandon(self, why: str, stop: threading.Event) -> None:
         """Give the connection up after Kafka failed for good: no acknowledgement, a new writer, and redelivery in order."""
@@ -288,9 +288,9 @@ class GatewayService(SessionEvents):
             "%s: dropping the MQTT connection without acknowledging. A new writer starts in %.1f s.", why, delay
         )
         self._accounts.failed("produce")
-        self._pump.abort_because = None
+        self._deliverer.abort_because = None
         self._session.drop(f"Kafka failed ({why})")
-        self._pump.halt()
+        self._deliverer.halt()
         log, self._log = self._log, None
         if log is not None:
             log.abort()
@@ -309,7 +309,7 @@ class GatewayService(SessionEvents):
             if log is not None and not self._state_read:
                 self._recall(self._read_state())
                 self._state_read = True
-                for watch in (self._sharing, self._forgetting):
+                for watch in (self._shared_id, self._erasures):
                     if watch is not None:
                         watch.start()
             self._own.reopen()
@@ -346,15 +346,15 @@ class GatewayService(SessionEvents):
         self._accounts.session(
             broker_limit=self._broker.limit, contended=self._session.contended, id_shared=bool(self._shared())
         )
-        if self._forgetting is not None and (erased := self._forgetting.take()):
+        if self._erasures is not None and (erased := self._erasures.take()):
             self._own.forget(erased)
         self._tracker.pass_time(now)
         self._accounts.memories({"sequence": self._tracker.fill, **self._policy.memory_fill()})
         try:
-            self._reload.tick(self._gate, self._express, self._policy, self._receipts, self._own)
-            self._gate.tick()
-            self._express.tick()
-            self._answers.tick()
+            self._reload.tick(self._processor, self._encoder, self._policy, self._receipts, self._own)
+            self._processor.tick()
+            self._encoder.tick()
+            self._replies.tick()
             self._save(stopped=False)
         except Exception as error:
             logger.error("A task that runs each second failed: %s", show_text(f"{type(error).__name__}: {error}"))
@@ -362,13 +362,13 @@ class GatewayService(SessionEvents):
 
     def _drain(self) -> None:
         """Stop reading, let Kafka report what it has, acknowledge that, and leave the rest to the broker."""
-        self._condition.say("draining", "stopping: acknowledging the messages that Kafka has")
+        self._health.say("draining", "stopping: acknowledging the messages that Kafka has")
         deadline = time.monotonic() + DRAIN_SECONDS
-        while self._log is not None and self._session.live and self._pump.busy and time.monotonic() < deadline:
-            self._condition.beat()
+        while self._log is not None and self._session.live and self._deliverer.busy and time.monotonic() < deadline:
+            self._health.beat()
             self._turn(self._log, read=False)
             self._raise_give_up()
-            if self._pump.abort_because is not None:
+            if self._deliverer.abort_because is not None:
                 break
         if self._log is not None:
             self._save(stopped=True)
@@ -388,21 +388,21 @@ class GatewayService(SessionEvents):
     # State for people.
 
     def _wait_for(self, what: str) -> None:
-        self._condition.beat()
-        self._condition.say("waiting", what)
+        self._health.beat()
+        self._health.say("waiting", what)
 
     def _shared(self) -> str:
-        return "" if self._sharing is None else self._sharing.words
+        return "" if self._shared_id is None else self._shared_id.words
 
     def _report_state(self, log: LogWriter) -> None:
         if self._is_held_back(log):
-            self._condition.say("waiting", f"waiting for Kafka to take {log.in_flight} records before reconnecting")
+            self._health.say("waiting", f"waiting for Kafka to take {log.in_flight} records before reconnecting")
         elif not self._session.connected:
-            self._condition.say("waiting", self._session.detail)
-        elif self._pump.busy and time.monotonic() - self._pump.progress_at > 3.0:
-            self._condition.say("waiting", f"waiting for Kafka to acknowledge {self._chain.in_flight} messages")
+            self._health.say("waiting", self._session.detail)
+        elif self._deliverer.busy and time.monotonic() - self._deliverer.progress_at > 3.0:
+            self._health.say("waiting", f"waiting for Kafka to acknowledge {self._chain.in_flight} messages")
         else:
-            self._condition.say(
+            self._health.say(
                 "running", self._session.state + describe_inflight_limit(self._broker.limit) + self._shared()
             )
 

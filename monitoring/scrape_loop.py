@@ -93,7 +93,7 @@ class ScrapeLoop:
             due = time.monotonic() + self._every_seconds
             known = self._newest()
             try:
-                self.turn()
+                self.run_once()
             except Exception as error:
                 self._tell(f"{type(error).__name__}: {error}")
             else:
@@ -112,7 +112,7 @@ class ScrapeLoop:
         except Exception as error:  # the next turn comes when it is due
             return type(error)
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Run one look."""
         asked = [target for target in self._targets if target.ask()]
         deadline = time.monotonic() + TIMEOUT_SECONDS + MARGIN_SECONDS

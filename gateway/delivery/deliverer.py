@@ -25,14 +25,14 @@ __all__ = ["Deliverer"]
 logger = logging.getLogger("tidegate.gateway")
 
 
-class _Job:
-    """Records of one block for one topic, of which the first `given` were given to the writer."""
+class _PendingProduce:
+    """Records of one block for one topic, of which the first `submitted` are with the writer."""
 
-    __slots__ = ("block", "given", "keys", "topic", "values")
+    __slots__ = ("block", "keys", "submitted", "topic", "values")
 
     def __init__(self, block: Block, topic: str, keys: list[bytes], values: list[bytes]) -> None:
         self.block, self.topic, self.keys, self.values = block, topic, keys, values
-        self.given = 0
+        self.submitted = 0
 
 
 class Deliverer:
@@ -42,40 +42,40 @@ class Deliverer:
         abort_because: set when the writer failed for good: open a new one, drop the connection.
         give_up_because: set when Kafka rejects a record that must fit: no new writer would help.
         progress_at: when a report last came, or the first message after a silence (monotonic seconds).
-        proven: set when an outcome is in Kafka: everything that a message needs works.
+        outcome_confirmed: set when an outcome is in Kafka: everything that a message needs works.
     """
 
     def __init__(
         self,
         chain: AckChain,
-        gate: MessageProcessor,
+        processor: MessageProcessor,
         accounts: MetricAccumulator,
         acknowledge: Callable[[int, list[bytes]], int],
         name: str,
         *,
-        told: Callable[[list[Block], list[SequenceRestart]], None] = lambda blocks, restarts: None,
+        on_acknowledged: Callable[[list[Block], list[SequenceRestart]], None] = lambda blocks, restarts: None,
         counted: Callable[[OutcomeRecord], None] = lambda record: None,
     ) -> None:
         """Take the parts.
 
         Args:
             chain: which messages may be acknowledged.
-            gate: makes a dead letter of a record that Kafka rejects; gets the messages that will not come again.
+            processor: makes a dead letter of a record that Kafka rejects; gets the messages that will not come again.
             accounts: counts.
             acknowledge: sends PUBACKs: (epoch, packet identifiers) to how many went out.
             name: the gateway's name, key of its outcomes.
-            told: gets acknowledged blocks, and devices that count again.
+            on_acknowledged: gets acknowledged blocks, and devices that count again.
             counted: gets outcomes that are in Kafka.
         """
-        self._chain, self._gate, self._accounts, self._acknowledge = chain, gate, accounts, acknowledge
-        self._told, self._counted, self._key = told, counted, name.encode()
-        self._backlog: deque[_Job] = deque()
+        self._chain, self._processor, self._accounts, self._acknowledge = chain, processor, accounts, acknowledge
+        self._on_acknowledged, self._counted, self._key = on_acknowledged, counted, name.encode()
+        self._backlog: deque[_PendingProduce] = deque()
         self._outcome_waiting: Batch | None = None
         self._live = False
         self.abort_because: str | None = None
         self.give_up_because: str | None = None
         self.progress_at = 0.0
-        self.proven = False
+        self.outcome_confirmed = False
 
     @property
     def busy(self) -> bool:
@@ -85,7 +85,7 @@ class Deliverer:
     def begin(self, epoch: int) -> int:
         """Start the epoch of a new connection; returns how many messages of the old one were not acknowledged."""
         self.halt()
-        self._gate.roll_back()
+        self._processor.roll_back()
         self._live = True
         return self._chain.begin(epoch)
 
@@ -105,22 +105,22 @@ class Deliverer:
             self.progress_at = time.monotonic()
         self._chain.receive(block)
         if block.values:
-            self._add_job(_Job(block, READINGS, block.keys, block.values))
+            self._add_job(_PendingProduce(block, READINGS, block.keys, block.values))
         topics: dict[str, list[Record]] = {}
         for record in block.others:
             topics.setdefault(record.topic, []).append(record)
         for topic, records in topics.items():
             keys, values = [record.key for record in records], [record.value for record in records]
-            self._add_job(_Job(block, topic, keys, values))
+            self._add_job(_PendingProduce(block, topic, keys, values))
 
-    def _add_job(self, job: _Job) -> None:
+    def _add_job(self, job: _PendingProduce) -> None:
         job.block.waiting += 1
         self._backlog.append(job)
 
-    def turn(self, log: LogWriter, wait_seconds: float) -> None:
+    def run_once(self, log: LogWriter, wait_seconds: float) -> None:
         """Run pending reports, send the outcome of finished messages, and produce waiting records.
 
-        If the writer's queue is full, the rest waits for the next turn. Reading and keepalive continue meanwhile: the
+        If the writer's queue is full, the rest waits for the next run. Reading and keepalive continue meanwhile: the
         broker stops by itself at its window.
 
         Args:
@@ -144,15 +144,15 @@ class Deliverer:
         if backlog and not log.in_flight:
             self.progress_at = time.monotonic()
         while backlog:
-            job, given = backlog[0], backlog[0].given
+            job, given = backlog[0], backlog[0].submitted
             keys, values = (job.keys, job.values) if not given else (job.keys[given:], job.values[given:])
-            job.given += log.produce_batch(job.topic, keys, values, partial(self._reported, job, given))
-            if job.given < len(job.values):
+            job.submitted += log.produce_batch(job.topic, keys, values, partial(self._reported, job, given))
+            if job.submitted < len(job.values):
                 job.block.waiting += 1
             else:
                 backlog.popleft()
 
-    def _reported(self, job: _Job, given: int, failures: list[Failure]) -> None:
+    def _reported(self, job: _PendingProduce, given: int, failures: list[Failure]) -> None:
         try:
             self._settle(job, given, failures)
         except Exception as error:
@@ -162,7 +162,7 @@ class Deliverer:
             )
             logger.exception("A delivery report failed.")
 
-    def _settle(self, job: _Job, given: int, failures: list[Failure]) -> None:
+    def _settle(self, job: _PendingProduce, given: int, failures: list[Failure]) -> None:
         is_current = job.block.epoch == self._chain.epoch
         for place, error in failures:
             if error.kind == "fatal" or (is_current and error.kind == "retriable"):
@@ -176,7 +176,7 @@ class Deliverer:
         self.progress_at = time.monotonic()
         self._chain.delivered(job.block)
 
-    def _replace(self, job: _Job, place: int, error: DeliveryError) -> None:
+    def _replace(self, job: _PendingProduce, place: int, error: DeliveryError) -> None:
         """Replace a record that Kafka will never take by a dead letter, and by a smaller one if needed."""
         key, value = job.keys[place], job.values[place]
         if job.topic == READINGS:
@@ -197,10 +197,10 @@ class Deliverer:
             known = key.decode("utf-8", "backslashreplace")
             logger.error("Topic %s does not accept the remembered state of %s (%s).", job.topic, known, error.text)
             return
-        self._add_job(_Job(job.block, DEAD_LETTERS, [key], [value]))
+        self._add_job(_PendingProduce(job.block, DEAD_LETTERS, [key], [value]))
 
     def _reject(self, fault: Reject, message: Message, device: str, sequence: list[tuple[int, int]]) -> Outcome:
-        return self._gate.reject(message, fault, device, sequence=sequence)
+        return self._processor.reject(message, fault, device, sequence=sequence)
 
     def _advance(self, log: LogWriter) -> None:
         """Send the outcome of finished messages; its report releases the PUBACKs."""
@@ -218,16 +218,16 @@ class Deliverer:
             if error.kind == "fatal" or batch.epoch == self._chain.epoch:
                 self.abort_because = _sentence(OUTCOMES, error)
             return
-        self.proven = True
+        self.outcome_confirmed = True
         is_current = self._chain.outcome_delivered(batch)
         self._counted(batch.record)
         if is_current:
             now = self.progress_at = time.monotonic()
             acknowledged = self._acknowledge(batch.epoch, batch.mids)
             changes = [change for block in batch.blocks for change in block.changes()]
-            self._gate.acknowledged(batch.record.upto, changes)
+            self._processor.acknowledged(batch.record.upto, changes)
             self._accounts.batch(batch, acknowledged=acknowledged, produce_seconds=now - batch.blocks[0].received_at)
-            self._told(batch.blocks, batch.restarts)
+            self._on_acknowledged(batch.blocks, batch.restarts)
 
 
 def _sentence(topic: str, error: DeliveryError) -> str:

@@ -1,4 +1,4 @@
-"""Received messages to blocks: on the fast path if possible, else through the gate."""
+"""Received messages to blocks: on the fast path if possible, else through the processor."""
 
 import logging
 import time
@@ -29,14 +29,14 @@ class MessageIntake:
 
     def __init__(
         self,
-        gate: MessageProcessor,
-        express: FastPathEncoder,
+        processor: MessageProcessor,
+        encoder: FastPathEncoder,
         *,
         is_full: Callable[[Block], bool],
         wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         """Take the parts; `is_full` says whether a message at QoS 0 has no room next to this block."""
-        self._gate, self._express, self._is_full, self._wall_us = gate, express, is_full, wall_us
+        self._processor, self._encoder, self._is_full, self._wall_us = processor, encoder, is_full, wall_us
         self.number = 0
         self.waited_since_us: int | None = None
         self.dropped = 0
@@ -66,7 +66,7 @@ class MessageIntake:
         while at < end and (not len(block) or block.outcome_bytes < outcome_bytes):
             before, begin = block.columns, at
             try:
-                at = self._express.fill(block, part, at, outcome_bytes)
+                at = self._encoder.encode_into(block, part, at, outcome_bytes)
             except MemoryError:
                 raise
             except Exception:
@@ -81,7 +81,7 @@ class MessageIntake:
         if isinstance(received, Received) and received.qos == 0 and self._is_full(block):
             self.dropped += 1
             return
-        block.add(received, self._gate.decide(block.next_message(received)))
+        block.add(received, self._processor.decide(block.next_message(received)))
 
 
 def _grown(block: Block, before: tuple[int, int, int, int]) -> int:

@@ -23,7 +23,7 @@ class BoundedCache(dict[K, V]):
         self._max_entry_bytes = max_entry_bytes
         self.size_bytes = 0
 
-    def keep(self, key: K, value: V, size_bytes: int) -> None:
+    def put(self, key: K, value: V, size_bytes: int) -> None:
         """Remember a value that takes `size_bytes` together with its key, if it is not larger than an entry may be."""
         if size_bytes > self._max_entry_bytes:
             return

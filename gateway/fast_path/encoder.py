@@ -60,7 +60,7 @@ class FastPathEncoder:
         self._topics.clear()
         self.tick()
 
-    def fill(self, block: Block, messages: list[Incoming], begin: int, room_bytes: int) -> int:
+    def encode_into(self, block: Block, messages: list[Incoming], begin: int, room_bytes: int) -> int:
         """Add messages from place `begin` on to the block, up to the first that must take the slow path.
 
         Args:
@@ -130,7 +130,7 @@ class FastPathEncoder:
         answer = self._reader(device)
         if answer is not None and readers is self._timed_readers:
             answer = partial(_read_timed, answer)
-        readers.keep(device, answer, getsizeof(device))
+        readers.put(device, answer, getsizeof(device))
         return answer
 
     def _reader(self, device: str) -> Read | None:
@@ -145,7 +145,7 @@ class FastPathEncoder:
 
     def _find(self, topic: bytes) -> _Topic | None:
         found = self._look(topic)
-        self._topics.keep(topic, found, getsizeof(topic) + sum(map(getsizeof, found or ())))
+        self._topics.put(topic, found, getsizeof(topic) + sum(map(getsizeof, found or ())))
         return found
 
     def _look(self, topic: bytes) -> _Topic | None:

@@ -112,7 +112,7 @@ class NativeJsonEncoder:
     def _try_mixed(self, topic: bytes, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:
         found = self._read_mixed(payload, first_ms, last_ms)
         if found is not None:
-            self._mixed.keep(topic, None, getsizeof(topic))
+            self._mixed.put(topic, None, getsizeof(topic))
         return found
 
     def _make_shape(self, values: dict[str, float]) -> _Shape | tuple[None, tuple[()]]:
@@ -131,14 +131,14 @@ class NativeJsonEncoder:
             pieces.append(f'{piece.replace("%", "%%")},"value":%r{unit.replace("%", "%%")}{_TIME}}}')
         shape = ",".join(pieces)
         made = shape, tuple(watched)
-        self._shapes.keep(tuple(values), made, getsizeof(shape) + sum(map(getsizeof, values)) + 200 * len(watched))
+        self._shapes.put(tuple(values), made, getsizeof(shape) + sum(map(getsizeof, values)) + 200 * len(watched))
         return made
 
     def _piece(self, metric: str) -> str | None:
         known = self._pieces.get(metric)
         if known is None and metric_fault(metric) is None:
             known = f'{{"metric":{json.dumps(metric)}'
-            self._pieces.keep(metric, known, getsizeof(metric) + getsizeof(known))
+            self._pieces.put(metric, known, getsizeof(metric) + getsizeof(known))
         return known
 
     def _read_mixed(self, payload: bytes, first_ms: int, last_ms: int) -> Readings | None:

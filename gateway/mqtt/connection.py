@@ -42,7 +42,7 @@ _READS_PER_PASS: Final = 500
 
 
 class ConnectionEvents:
-    """Answers of the broker on a link. All of these run inside `MqttConnection.turn`."""
+    """Answers of the broker on a link. All of these run inside `MqttConnection.run_once`."""
 
     def connack(self, link: "MqttConnection", reason: ReasonCode, *, session_present: bool) -> None:
         """Handle CONNACK: the broker accepts the connection, or refuses it."""
@@ -61,7 +61,7 @@ class MqttConnection:
         accepted: whether the broker accepted the connection; the handler of CONNACK sets it.
         lost_because: what ended it; None while it lasts.
         loss_explained: whether the reason is known, so that it is not a sign of a bad link.
-        read_bytes: how much the last `turn` received, as far as the client reports it.
+        read_bytes: how much the last `run_once` received, as far as the client reports it.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class MqttConnection:
         """Send CONNECT; raises OSError if the broker cannot be reached."""
         connect(self.client, self._settings, window=window)
 
-    def turn(self, timeout_seconds: float, *, read: bool) -> None:
+    def run_once(self, timeout_seconds: float, *, read: bool) -> None:
         """Run one pass, which at worst ends the link: read what came, write what waits, keep the connection alive."""
         self.read_bytes = 0
         client = self.client

@@ -186,7 +186,7 @@ class MqttSession(ConnectionEvents):
         return MqttConnection(self._settings, self._events, self, self._clock)
 
     def _turn(self, link: MqttConnection, timeout_seconds: float, *, read: bool) -> None:
-        link.turn(timeout_seconds, read=read)
+        link.run_once(timeout_seconds, read=read)
         self.read_bytes = link.read_bytes
         if not self.connected and self._clock() > self._handshake_until:
             link.lose(

@@ -27,7 +27,7 @@ class DeviceReplies:
     ) -> None:
         self._receipts, self._publish, self._accounts = receipts, publish, accounts
 
-    def told(self, blocks: list[Block], restarts: list[SequenceRestart]) -> None:
+    def on_acknowledged(self, blocks: list[Block], restarts: list[SequenceRestart]) -> None:
         """Send the replies and receipts of acknowledged blocks."""
         odd = [block for block in blocks if block.odd]
         if not odd and not restarts:

@@ -38,7 +38,7 @@ class SnapshotViewers:
         """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-            self._board.listen(self._wake_from_afar)
+            self._board.listen(self._notify_threadsafe)
         if self._count >= MOST_VIEWERS:
             raise PageError(
                 503, f"{MOST_VIEWERS} browsers have this page open, which is the limit. Close one and reload."
@@ -53,7 +53,7 @@ class SnapshotViewers:
     def close(self) -> None:
         """End all streams; safe from any thread."""
         self._closed = True
-        self._wake_from_afar()
+        self._notify_threadsafe()
 
     async def _follow(self) -> AsyncIterator[bytes]:
         shown = None
@@ -65,7 +65,7 @@ class SnapshotViewers:
             if not self._closed and self._board.event is shown:
                 await news.wait()
 
-    def _wake_from_afar(self) -> None:
+    def _notify_threadsafe(self) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self._wake)

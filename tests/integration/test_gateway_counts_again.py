@@ -13,7 +13,7 @@ TOPIC = b"tidegate/v1/dev-1/readings"
 
 def test_a_device_that_counts_again_is_told(scripted_broker: Any, new_gateway: Callable[..., Any]) -> None:
     rig = new_gateway()
-    rig.service._answers._receipts = DeviceReceipts(ReceiptSettings(), rig.service._accounts._metrics)
+    rig.service._replies._receipts = DeviceReceipts(ReceiptSettings(), rig.service._accounts._metrics)
     link = scripted_broker.accept()
     link.handshake()
     for mid, seq in enumerate([*range(8), 0, 1, 2], start=1):

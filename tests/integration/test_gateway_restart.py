@@ -71,7 +71,7 @@ def start(
 
     yield make
     for rig in made:
-        rig.service._sharing.stop()
+        rig.service._shared_id.stop()
 
 
 def test_a_restart_sees_the_lost_session_and_the_gap(scripted_broker: Any, start: Callable[..., Any]) -> None:
@@ -114,7 +114,7 @@ def test_another_live_gateway_with_this_id_shows_in_status_and_metric(
     log = MemoryLog()
     rig = start(log)
     scripted_broker.accept().handshake()
-    rig.until(lambda: rig.service._sharing._offsets is not None, "the first look")
+    rig.until(lambda: rig.service._shared_id._offsets is not None, "the first look")
 
     def other(**more: Any) -> None:
         held = json.dumps({"session": "gate@elsewhere:1883", "process": "edge-2/7/abc", **more}).encode()

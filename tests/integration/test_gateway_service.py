@@ -214,7 +214,7 @@ def test_a_decoder_that_fails_is_a_dead_letter_and_a_counted_error(
     def broken(*_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setitem(gateway_rig.service._gate._decoders, "native", broken)
+    monkeypatch.setitem(gateway_rig.service._processor._decoders, "native", broken)
     link = scripted_broker.accept()
     link.handshake()
     link.publish(TOPIC, payload, 1)

@@ -126,7 +126,7 @@ def test_a_report_that_cannot_be_worked_on_begins_anew_instead_of_standing_still
         def broken(*_: object, **__: object) -> None:
             raise RuntimeError("scripted")
 
-        patch.setattr(gateway_rig.service._gate, "reject", broken)
+        patch.setattr(gateway_rig.service._processor, "reject", broken)
         gateway_rig.log.fail_next("record")
         link.publish(TOPIC, native(1), 1)
         link.wait_closed()

@@ -19,7 +19,7 @@ def test_the_first_message_after_a_long_silence_is_no_wait_for_kafka(scripted_br
     link = scripted_broker.accept()
     link.handshake()
     gateway_rig.until(lambda: gateway_rig.service.healthy()[0])
-    gateway_rig.service._pump.progress_at = time.monotonic() - 1000
+    gateway_rig.service._deliverer.progress_at = time.monotonic() - 1000
     gateway_rig.log.hold()
     link.publish(TOPIC, b"", 1)
     gateway_rig.until(lambda: gateway_rig.service._chain.in_flight == 1)
@@ -53,7 +53,7 @@ def test_a_kafka_that_does_not_answer_is_told_while_keepalive_goes_on(
 
 
 def test_a_loop_that_does_not_turn_is_stalled(gateway_rig: Any) -> None:
-    gateway_rig.service._condition._beat_at -= 1000
+    gateway_rig.service._health._beat_at -= 1000
     assert gateway_rig.service.status()["state"] == "stalled"
     assert not gateway_rig.service.healthy()[0]
 

@@ -44,7 +44,7 @@ def test_a_full_window_that_kafka_fails_does_not_keep_the_next_connection_from_b
 ) -> None:
     rig = new_gateway(window_bytes=100_000)
     link = fill_window(scripted_broker, rig)
-    rig.service._pump.abort_because = "scripted"
+    rig.service._deliverer.abort_because = "scripted"
     link.wait_closed()
     rig.log.release()
     assert_redelivery_is_acknowledged(scripted_broker, rig)

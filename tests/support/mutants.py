@@ -191,7 +191,7 @@ class World:
         for block in self.intake.take(received, epoch, 100_000):
             self.pump.add(block)
         for _ in range(10):
-            self.pump.turn(self.writer, 0.0)
+            self.pump.run_once(self.writer, 0.0)
 
     def send(self, lander: Any) -> None:
         """What is new in the gateway's log goes to Kafka, in order."""

@@ -43,7 +43,7 @@ def test_no_secret_stands_in_any_answer(
         }
     )  # fmt: skip
     monitor = Monitor(settings, tmp_path / "config.toml", threading.Event())
-    monitor.look.turn()
+    monitor.look.run_once()
     monkeypatch.setattr("ingest.gateway_state.read_state", lambda _kafka: [])
     stage = make_page_stage(
         page_token_file=str(tmp_path / "token"),

@@ -30,7 +30,7 @@ def mixed_block() -> tuple[Block, MessageProcessor]:
     block = Block(9, 100, NOW_US, 0.0)
     batch = Received(*usual("d1", 2)[:1], b"[" + usual("d1", 2)[1] + b"]", 2, 1)
     for message in (usual("d0", 0), Received(b"nowhere", b"x", 1, 1), batch, usual("d3", 3)):
-        if not express.fill(block, [message], 0, 100_000):
+        if not express.encode_into(block, [message], 0, 100_000):
             number = block.first + len(block)
             full = Message(number, 9, NOW_US, message[0], message[1])
             block.add(message, gate.decide(full))

@@ -107,7 +107,9 @@ def test_the_short_way_leaves_flagged_times_to_the_long_one(before: timedelta, b
     ms = round((NOW - before).timestamp() * 1000)
     payload = json.dumps({"ts": ms, "boot": 1, "seq": 2, "values": {"t": 1.5}}).encode()
     block = Block(1000, 7, NOW_US, 0.0)
-    taken = FastPathEncoder(ROUTES, limits, ReadingPolicy()).fill(block, [(NATIVE, payload, b"\0\1")], 0, 100_000)
+    taken = FastPathEncoder(ROUTES, limits, ReadingPolicy()).encode_into(
+        block, [(NATIVE, payload, b"\0\1")], 0, 100_000
+    )
     if flags:
         assert taken == 0
     if before < timedelta(seconds=bound or 86_400):

@@ -47,7 +47,7 @@ class Bench:
 
     def fill(self, messages: list[Incoming]) -> Block:
         block = Block(1000, 7, NOW_US, 0.0)
-        self.express.fill(block, messages, 0, 100_000)
+        self.express.encode_into(block, messages, 0, 100_000)
         return block
 
     def compare(self, topic: bytes, payload: bytes) -> bool:

@@ -41,7 +41,9 @@ def ways_agree(
 ) -> bool:
     """Whether the message goes the short way; fails where the gate then says anything else."""
     block = Block(1000, 7, NOW_US, 0.0)
-    FastPathEncoder(routes, limits, policy or ReadingPolicy()).fill(block, [(topic, payload, b"\0\1")], 0, 100_000)
+    FastPathEncoder(routes, limits, policy or ReadingPolicy()).encode_into(
+        block, [(topic, payload, b"\0\1")], 0, 100_000
+    )
     if not len(block):
         return False
     outcome = MessageProcessor(routes, limits, policy=policy).decide(block.message(0))
@@ -156,7 +158,7 @@ def remembered(express: FastPathEncoder) -> int:
 
 def took(express: FastPathEncoder, topic: bytes, payload: bytes) -> bool:
     block = Block(1000, 1, NOW_US, 0.0)
-    express.fill(block, [(topic, payload, b"\0\1")], 0, 100_000)
+    express.encode_into(block, [(topic, payload, b"\0\1")], 0, 100_000)
     return len(block) == 1
 
 

@@ -49,7 +49,7 @@ def takes(topic: bytes, payload: bytes) -> bool:
     """Whether the short way takes it; fails where the two ways then differ."""
     express, gate = ways()
     short, long = Block(1000, 7, NOW_US, 0.0), Block(1000, 7, NOW_US, 0.0)
-    express.fill(short, [(topic, payload, MID)], 0, 100_000)
+    express.encode_into(short, [(topic, payload, MID)], 0, 100_000)
     if not len(short):
         return False
     outcome = gate.decide(short.message(0))

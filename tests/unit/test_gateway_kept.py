@@ -8,8 +8,8 @@ from gateway.fast_path.bounded_cache import BoundedCache
 
 def test_what_is_kept_is_there_and_too_large_an_entry_is_not() -> None:
     kept: BoundedCache[str, int] = BoundedCache(100)
-    kept.keep("a", 1, 100)
-    kept.keep("b", 2, 101)
+    kept.put("a", 1, 100)
+    kept.put("b", 2, 101)
     assert kept == {"a": 1}
     assert kept.size_bytes == 100
 
@@ -18,7 +18,7 @@ def test_it_forgets_all_before_it_grows_past_its_bytes(monkeypatch: pytest.Monke
     monkeypatch.setattr(gateway.fast_path.bounded_cache, "MAX_BYTES", 1000)
     kept: BoundedCache[int, None] = BoundedCache(100)
     for number in range(500):
-        kept.keep(number, None, 90)
+        kept.put(number, None, 90)
         assert kept.size_bytes == 90 * len(kept) <= 1000
         assert number in kept
 
@@ -27,5 +27,5 @@ def test_it_forgets_all_before_it_grows_past_its_entries(monkeypatch: pytest.Mon
     monkeypatch.setattr(gateway.fast_path.bounded_cache, "MAX_ENTRIES", 10)
     kept: BoundedCache[int, None] = BoundedCache(100)
     for number in range(35):
-        kept.keep(number, None, 0)
+        kept.put(number, None, 0)
     assert list(kept) == [30, 31, 32, 33, 34]

@@ -312,7 +312,7 @@ def test_a_flagged_number_is_stored_as_sent() -> None:
 def short(payload: bytes, policy: ReadingPolicy | None = None) -> bool:
     block = Block(1000, 7, NOW_US, 0.0)
     express = FastPathEncoder(compile_routes(()), LIMITS, policy or ReadingPolicy())
-    return express.fill(block, [(b"tidegate/v1/dev/readings", payload, b"\0\1")], 0, 100_000) == 1
+    return express.encode_into(block, [(b"tidegate/v1/dev/readings", payload, b"\0\1")], 0, 100_000) == 1
 
 
 FULL = {"ts": NOW_US // 1000 - 5, "boot": 1, "seq": 2}

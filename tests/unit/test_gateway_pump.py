@@ -54,7 +54,7 @@ class World:
         block.add(Received(message.topic, payload, mid, 1), self.gate.decide(message))
         self.pump.add(block)
         for _ in range(10):
-            self.pump.turn(self.writer, 0.0)
+            self.pump.run_once(self.writer, 0.0)
 
 
 def test_what_kafka_will_not_remember_blocks_nothing(world: World, caplog: pytest.LogCaptureFixture) -> None:

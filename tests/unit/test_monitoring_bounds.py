@@ -55,8 +55,8 @@ class Gateway:
     def take(self, messages: list[Plain], *, at_once: int = PASS_MESSAGES) -> None:
         for at in range(0, len(messages), at_once):
             self._service.received(messages[at : at + at_once])
-            while self._service._pump.busy:
-                self._service._pump.turn(self._writer, 0.0)
+            while self._service._deliverer.busy:
+                self._service._deliverer.run_once(self._writer, 0.0)
             self._service._accounts.flush(in_flight=self._service._chain.in_flight, stale_reports=0)
 
     def records(self) -> int:

@@ -217,7 +217,7 @@ def test_a_part_that_hangs_counts_as_silent_and_is_not_asked_twice(
     seen: list[float] = []
     look, history = _look([well, hung], seen)
     for _ in range(3):
-        look.turn()
+        look.run_once()
     assert len(seen) == 3
     assert (well.asked, hung.asked) == (3, 1)
     assert history.latest("up") == {
@@ -227,7 +227,7 @@ def test_a_part_that_hangs_counts_as_silent_and_is_not_asked_twice(
     }
     never.set()
     hung._done.wait()
-    look.turn()
+    look.run_once()
     assert history.latest("up", job="hung") == {(("job", "hung"),): 1.0}
 
 
@@ -235,7 +235,7 @@ def test_those_that_cost_more_are_asked_more_rarely() -> None:
     often, rarely = Scripted("often"), Scripted("rarely", every_seconds=3600)
     look, history = _look([often, rarely], [])
     for _ in range(3):
-        look.turn()
+        look.run_once()
     assert (often.asked, rarely.asked) == (3, 1)
     assert history.latest("up", job="rarely") == {(("job", "rarely"),): 1.0}
 
@@ -248,10 +248,10 @@ def test_one_missed_answer_of_those_ends_none_of_their_series(monkeypatch: pytes
     told = jvm.told
     for now in (1000.0, 1010.1, 1020.2):
         jvm.told = told if now < 1005 else None
-        look.turn()
+        look.run_once()
         assert len(history.latest("tidegate_devices_known", job="jvm")) == 1
     now = 1030.3
-    look.turn()
+    look.run_once()
     assert history.latest("tidegate_devices_known", job="jvm") == {}
 
 
