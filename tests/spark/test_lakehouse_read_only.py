@@ -226,4 +226,4 @@ def test_a_query_that_is_too_large_is_refused_with_a_sentence(place: Place, sql:
     try:
         read_query(session, sql).frame()
     except ReadOnlyError as error:
-        assert "Make it shorter" in str(error)
+        assert "or split it" in str(error)
