@@ -206,5 +206,5 @@ def test_a_topic_that_vanished_under_the_gateway_is_an_error_in_the_log(
         assert caplog.text == ""
         to_make[:] = made
         open_kafka(KafkaSettings(), threading.Event(), str, used_topics=used, learned=LearnedLimits())
-    assert "topic telemetry.outcomes was deleted" in caplog.text
+    assert "Topic telemetry.outcomes was deleted" in caplog.text
     assert "telemetry.readings" not in caplog.text

@@ -138,7 +138,7 @@ def test_kill_9_at_random_moments_loses_and_doubles_nothing_and_one_writer_is_en
     second = start()
     assert second.wait(120) == 1
     said = (tmp_path / "stream.1.log").read_text()
-    assert f"process {running.pid}" in said
+    assert f"Process {running.pid} is writing" in said
     assert "Traceback" not in said
 
     for number in range(kills):

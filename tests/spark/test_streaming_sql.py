@@ -230,7 +230,7 @@ def test_a_window_joined_with_a_table_drops_and_counts_late_rows_and_is_rewound(
 
 def test_one_failing_stream_stops_no_other_and_says_why(scene: Scene) -> None:
     sound = "-- sink: table\n-- backfill: earliest\nSELECT device, value FROM readings"
-    with pytest.raises(ConfigError, match=r"keeps 2 of 2 cores busy .* local\[4\]"):
+    with pytest.raises(ConfigError, match=r"occupies 2 of 2 cores all the time.* local\[4\]"):
         scene.apply("hot", "-- sink: topic\n-- key: device\n-- trigger: realtime\nSELECT device, value FROM readings")
     scene.apply("sound", sound)
     scene.apply("broken", sound.replace("value", "double(raise_error(device)) AS value"))
