@@ -61,7 +61,7 @@ def export_grafana(
 
 def _check(url: str, settings: "MonitoringSettings") -> "list[EmptyQuery]":
     from ingest.contract.errors import ConfigError, UnavailableError
-    from monitoring.grafana.export_files import dashboards
+    from monitoring.grafana.dashboard_files import dashboards
     from monitoring.grafana.query_check import ask_prometheus, empty_queries
 
     if not url.startswith(("http://", "https://")):

@@ -1,5 +1,6 @@
-"""Grafana dashboards as code: settings in, classic dashboard JSON and provisioning files out.
+"""Grafana dashboards as JSON files, and their export: in: settings; out: dashboards, provisioning, a README.
 
-Small builders make plain dictionaries, in the order in which Grafana documents them. No SDK is needed to run. Tests compare the
-result with the SDK's schema and the rules of Grafana's own dashboard-linter. Every query names a declared metric.
+The files in `dashboards/` are Grafana's own form (schema 39). Placeholders such as `<<freshness_seconds>>` take the place of
+settings. Tests compare the files with the schema of Grafana's SDK and with the rules of Grafana's dashboard-linter. Every query
+names a declared metric.
 """

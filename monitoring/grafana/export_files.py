@@ -11,14 +11,11 @@ from typing import Any, Final
 
 import yaml
 
-from monitoring.grafana.bench_dashboard import bench
-from monitoring.grafana.kafka_dashboard import kafka
-from monitoring.grafana.overview_dashboard import overview
-from monitoring.grafana.pipeline_dashboard import pipeline
+from monitoring.grafana.dashboard_files import dashboards
 from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.prometheus.export_files import EVERY_SECONDS
 
-__all__ = ["EXCLUSIONS", "dashboards", "grafana_files"]
+__all__ = ["EXCLUSIONS", "grafana_files"]
 
 PROMETHEUS_URL: Final = "TIDEGATE_PROMETHEUS_URL"
 FOLDER: Final = "TIDEGATE_GRAFANA"
@@ -51,7 +48,8 @@ The files under `provisioning/` read both variables when Grafana starts.
 Copy the files of `provisioning/dashboards` and `provisioning/datasources` into its provisioning folder, and set both variables
 for its service. Or import each dashboard by hand (Dashboards, New, Import), and choose the data source at the top of it.
 
-You cannot edit the dashboards in place. Save a copy under another name, or change `monitoring/grafana/` and export again.
+You cannot edit the dashboards in place. Save a copy under another name, or change `monitoring/grafana/dashboards/` and
+export again.
 """
 
 
@@ -89,11 +87,6 @@ def lint_file() -> dict[str, Any]:
             entries = rules.setdefault(each.rule, {"entries": []})["entries"]
             entries.append({"reason": each.reason, "dashboard": each.dashboard, "panel": each.panel})
     return {"exclusions": rules}
-
-
-def dashboards(settings: MonitoringSettings) -> tuple[dict[str, Any], ...]:
-    """Return all dashboards, in the order of their use."""
-    return overview(settings), pipeline(), kafka(), bench()
 
 
 def grafana_files(settings: MonitoringSettings) -> dict[str, str]:

@@ -46,6 +46,8 @@ def test_the_wheel_holds_exactly_the_six_packages(tmp_path: Path) -> None:
     assert {name for name in top if not name.endswith(".dist-info")} == set(PACKAGES)
     assert {"deploy/local/jars.lock", "monitoring/jmx/kafka.yml", "monitoring/jmx/spark.yml"} <= set(names)
     assert {f"deploy/bench/suite/report/report.{end}" for end in ("css", "js")} <= set(names)
+    boards = (ROOT / "monitoring" / "grafana" / "dashboards").glob("*.json")
+    assert {f"monitoring/grafana/dashboards/{file.name}" for file in boards} <= set(names)
     scenarios = (ROOT / "deploy" / "bench" / "scenarios").glob("*.toml")
     assert {f"deploy/bench/scenarios/{file.name}" for file in scenarios} <= set(names)
     shipped = {name for name in names if name.startswith("gateway/presets/") and name.endswith(".toml")}

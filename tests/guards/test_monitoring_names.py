@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from monitoring.alerts.rules import rule_file
-from monitoring.grafana.export_files import dashboards
+from monitoring.grafana.dashboard_files import dashboards
 from monitoring.indicators import INSTALLATION
 from monitoring.metrics.names import declared_samples
 from monitoring.monitoring_settings import MonitoringSettings

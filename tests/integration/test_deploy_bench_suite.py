@@ -15,7 +15,7 @@ from deploy.local.ports import choose_port
 from ingest.kafka_settings import KafkaSettings
 from ingest.topics.admin import admin_client, partition_counts
 from ingest.topics.setup import create_topic
-from monitoring.grafana.export_files import dashboards
+from monitoring.grafana.dashboard_files import dashboards
 from monitoring.grafana.query_check import ask_prometheus, empty_queries
 from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.prometheus.scrape_config import scrape_config

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from monitoring.grafana.export_files import dashboards
+from monitoring.grafana.dashboard_files import dashboards
 from monitoring.grafana.query_check import ask_prometheus, empty_queries
 from monitoring.monitoring_settings import MonitoringSettings
 

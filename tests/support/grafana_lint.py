@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from monitoring.grafana.dashboard import COLUMNS
 from monitoring.grafana.export_files import EXCLUSIONS
+
+COLUMNS = 24
+"""Width of Grafana's grid."""
 
 UNITS = {
     "none", "short", "percent", "percentunit", "bytes", "decbytes", "Bps", "pps", "ns", "µs", "ms", "s", "m", "h", "d",

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
-from monitoring.grafana.export_files import EXCLUSIONS, dashboards, grafana_files
-from monitoring.indicators import INSTALLATION
+from monitoring.alerts.objectives import PAIRS
+from monitoring.grafana.dashboard_files import dashboards
+from monitoring.grafana.export_files import EXCLUSIONS, grafana_files
+from monitoring.indicators import INSTALLATION, EventCount, freshness, validity
 from monitoring.metrics.names import declared_samples
 from monitoring.monitoring_settings import MonitoringSettings
 
@@ -165,3 +167,44 @@ def test_a_reading_fleet_never_counts_the_canary(promql: Any, every_query: Any) 
         first, second = promql.selectors(expr)
         assert not first.metric.startswith("tidegate_canary")
         assert second.metric.startswith("tidegate_canary")
+
+
+def _increase(count: EventCount, window: str) -> str:
+    labels = ", ".join(filter(None, ('cluster=~"$cluster", job=~"$job", instance=~"$instance"', count.where)))
+    return f"sum(increase({count.metric}{{{labels}}}[{window}]))"
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        MonitoringSettings(),
+        MonitoringSettings(freshness_seconds=5, freshness_objective=0.9731, validity_objective=0.95),
+    ],
+)
+def test_objectives_count_what_the_alerts_count_over_their_windows(settings: MonitoringSettings) -> None:
+    overview = dashboards(settings)[0]
+    panels = {panel["title"]: panel for panel in overview["panels"]}
+    objectives = (
+        ("Freshness", freshness(settings.freshness_seconds), settings.freshness_objective),
+        ("Validity", validity(), settings.validity_objective),
+    )
+    for name, indicator, share in objectives:
+
+        def bad(window: str, indicator: Any = indicator) -> str:
+            def count(each: EventCount) -> str:
+                return _increase(each, window)
+
+            return f"({indicator.bad_promql(count)} / ({indicator.all_promql(count)} > 0))"
+
+        burn = [target["expr"] for target in panels[f"{name} burn rate"]["targets"]]
+        assert burn == [f"{bad(pair.long)} / {1 - share:.6g}" for pair in PAIRS]
+        assert [t["expr"] for t in panels[f"{name} budget left"]["targets"]] == [f"1 - {bad('30d')} / {1 - share:.6g}"]
+        compliance = panels[f"{name} compliance"]
+        assert [t["expr"] for t in compliance["targets"]] == [f"1 - {bad('$__range')}"]
+        steps = [step["value"] for step in compliance["fieldConfig"]["defaults"]["thresholds"]["steps"]]
+        assert steps == [None, share, (1 + share) / 2]
+        assert all(f"{pair.factor:g} over {pair.long}" in panels[f"{name} burn rate"]["description"] for pair in PAIRS)
+
+
+def test_no_placeholder_is_left() -> None:
+    assert "<<" not in json.dumps(list(DASHBOARDS.values()))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from monitoring.grafana.export_files import dashboards
+from monitoring.grafana.dashboard_files import dashboards
 from monitoring.grafana.query_check import EXPECTED_EMPTY, ONLY_WITH, empty_queries
 from monitoring.monitoring_settings import MonitoringSettings
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.grafana.export_files import dashboards
+from monitoring.grafana.dashboard_files import dashboards
 from monitoring.monitoring_settings import MonitoringSettings
 
 DASHBOARDS = {each["uid"]: each for each in dashboards(MonitoringSettings())}
