@@ -212,8 +212,8 @@ def _has_seen(state: LogState, name: str, version: int) -> bool:
     """Return whether a derived table has read the version; also if that cannot be known."""
     for own in range(state.newest, -1, -1):
         cursor = CommitMetadata.parse(_metadata(commit_actions(state.folder, own))).derived
-        if cursor is not None:
-            return int(cursor.get(name, -1)) >= version
+        if cursor is not None and isinstance(seen := cursor.get(name, -1), int):
+            return seen >= version
     return state.newest > 0
 
 
