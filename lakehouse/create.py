@@ -42,7 +42,7 @@ def create_table(root: str, table: Table, *, log_retention_hours: int) -> None:
     if differences := schema_differences(table, DeltaTable(uri).schema()):
         message = (
             f"The table {uri} does not have the columns of this version: {differences[0]}. "
-            "Start with another tables root, or follow the migration steps in CHANGELOG.md."
+            "Set lake.root to another folder; the old tables stay readable there."
         )
         raise FatalError(message)
 
