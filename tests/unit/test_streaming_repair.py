@@ -303,9 +303,8 @@ def test_the_first_landed_commit_may_be_the_torn_one(
     monkeypatch.setattr("streaming.repair_run.begin_offsets", lambda kafka, topic: {0: 0})
     monkeypatch.setattr("streaming.repair_run.end_offsets", lambda kafka, topic: {0: ROWS})
     monkeypatch.setattr("streaming.repair_run.topic_ids", lambda kafka, topics: {})
-    site.patient = RepairSubject.of(
-        str(site.root), str(site.checkpoint), KafkaSettings(bootstrap_servers="127.0.0.1:9")
-    )
+    away = KafkaSettings(bootstrap_servers="127.0.0.1:9")
+    site.patient = RepairSubject.of(str(site.root), str(site.checkpoint), away)
     (what,) = site.serious()
     assert "its commit 1 is empty or torn" in what
     assert "again after the fix" in site.findings().notes[0]
