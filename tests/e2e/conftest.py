@@ -22,6 +22,7 @@ from deploy.local.runfile import RunFile, is_locked, read_run
 from deploy.settings import Settings, load_settings
 from gateway.devtools.fleet_publisher import FleetTotals, PublishJournal, run_fleet
 from gateway.devtools.simulator import FleetScript
+from tests.support.processes import name_of, runs
 
 ROOT = Path(__file__).parents[2]
 
@@ -100,7 +101,7 @@ class Pipeline:
 
     def left_behind(self, run: RunFile) -> list[str]:
         """What a stopped run must not leave: processes, listening ports, the lock, the run file."""
-        found = [f"process {process.pid} {process.name()}" for process in find_marked_processes(run.run_id)]
+        found = [f"process {one.pid} {name_of(one)}" for one in find_marked_processes(run.run_id) if runs(one)]
         listening = {entry.laddr.port for entry in psutil.net_connections("tcp") if entry.status == psutil.CONN_LISTEN}
         found += [f"port {port} of {name}" for name, port in run.ports.items() if port in listening]
         found += ["lock"] if is_locked(self.data) else []

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -21,6 +20,7 @@ from ingest.kafka_settings import KafkaSettings
 from ingest.producer import KafkaWriter
 from ingest.security import client_conf, consumer_conf
 from ingest.topics.offsets import end_offsets
+from tests.support.processes import runs
 
 
 class Tidegate:
@@ -64,14 +64,6 @@ def read(settings: KafkaSettings, topic: str, count: int) -> list[int]:
         got += [int(message.value()) for message in messages]
     consumer.close()
     return got
-
-
-def runs(pid: int) -> bool:
-    """A process that has ended is there until its parent looks, which of a background process is the system's first one."""
-    try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False
 
 
 def refused(settings: KafkaSettings, topic: str) -> int | None:

@@ -25,6 +25,7 @@ from ingest.groups.offset_mirror import group_lag
 from ingest.kafka_settings import KafkaSettings
 from ingest.topics.setup import ensure_topics
 from lakehouse.query import run_sql
+from tests.support.processes import name_of, runs
 
 pytestmark = pytest.mark.promise("P1")
 
@@ -65,7 +66,7 @@ def start(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Callable[[], "subpro
 
 
 def jvm_of(process: "subprocess.Popen[bytes]") -> psutil.Process | None:
-    return next((child for child in psutil.Process(process.pid).children() if "java" in child.name()), None)
+    return next((child for child in psutil.Process(process.pid).children() if "java" in name_of(child)), None)
 
 
 class Feed(threading.Thread):
@@ -105,9 +106,7 @@ def kill(process: "subprocess.Popen[bytes]", *, only_jvm: bool, wait_until: Any)
     process.kill()
     process.wait()
     if jvm is not None:
-        wait_until(
-            lambda: not jvm.is_running() or jvm.status() == psutil.STATUS_ZOMBIE, seconds=60, what="the JVM's end"
-        )
+        wait_until(lambda: not runs(jvm), seconds=60, what="the JVM's end")
 
 
 # A JVM starts for each kill, with the cores of a small machine to itself only in turn.

@@ -15,6 +15,7 @@ import pytest
 
 from deploy.bench.temporary import MARK, PREFIX, clear_orphans, own_folder, signed_folder
 from deploy.local.runfile import RunFile
+from tests.support.processes import runs
 
 SLEEPER = "import time; time.sleep(600)"
 SERVER = (
@@ -45,13 +46,7 @@ class Benchmark:
 
     def left(self) -> list[int]:
         """Servers that run; one that has ended may be a zombie until its parent looks."""
-        found = []
-        for one in self.servers:
-            try:
-                found += [one.pid] if one.status() != psutil.STATUS_ZOMBIE else []
-            except psutil.NoSuchProcess:
-                continue
-        return found
+        return [one.pid for one in self.servers if runs(one)]
 
     def end(self) -> None:
         """Leave nothing after a test."""

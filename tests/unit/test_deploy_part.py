@@ -17,6 +17,7 @@ from deploy.local.guard import RUN_ID, find_marked_processes, kill_marked
 from deploy.local.part import SILENT_SINCE, Part, PartSpec, backoff_seconds
 from deploy.local.part_specs import reports_hang
 from monitoring.scrape import SILENT
+from tests.support.processes import runs
 
 Wait = Callable[..., Any]
 
@@ -241,7 +242,7 @@ def test_a_child_of_a_killed_part_does_not_live_on(make_part: Callable[..., Part
     leader = wait_until(lambda: part.pid, what="the process")
     child = wait_until(lambda: psutil.Process(leader).children(), what="its child")[0]
     os.kill(leader, signal.SIGKILL)
-    wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, what="the child's end")
+    wait_until(lambda: not runs(child), what="the child's end")
 
 
 def test_a_part_that_does_not_stop_when_asked_is_killed(make_part: Callable[..., Part], wait_until: Wait) -> None:

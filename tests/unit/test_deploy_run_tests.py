@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
+
+from tests.support.processes import runs
 
 TESTS = Path(__file__).parents[1]
 CONFTEST = """
@@ -75,13 +76,6 @@ def start(tmp_path: Path) -> Callable[..., "subprocess.Popen[str]"]:
     return run
 
 
-def lives(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def test_each_folder_of_tests_is_in_one_process() -> None:
     lanes = runpy.run_path(str(TESTS / "run.py"))["LANES"]
     folders = [folder for lane in lanes.values() for folder in lane]
@@ -110,7 +104,7 @@ def test_failing_tests_and_the_sum_come_last_and_give_the_exit_code(
     assert re.fullmatch(r"=+ 1 failed, 2 passed, 1 skipped, 1 error in [\d.]+s \(0:\d\d:\d\d\) =+", last)
     pid = int((tmp_path / "service").read_text())
     assert f"left behind and ended: {pid} " in said, "its test process could not end it"
-    wait_until(lambda: not lives(pid), what="its end")
+    wait_until(lambda: not runs(pid), what="its end")
 
 
 def test_a_signal_ends_all_processes_and_their_services(start: Any, tmp_path: Path, wait_until: Any) -> None:
@@ -122,7 +116,7 @@ def test_a_signal_ends_all_processes_and_their_services(start: Any, tmp_path: Pa
     assert "\nInterrupted; " in said
     begun = {path.name.partition("-")[2] for path in tmp_path.glob("begun-*")}
     assert {path.name.partition("-")[2] for path in tmp_path.glob("ended-*")} == begun, said
-    assert not any(map(lives, map(int, begun)))
+    assert not any(map(runs, map(int, begun)))
 
 
 def test_with_too_little_memory_one_process_waits_for_the_other(start: Any, tmp_path: Path) -> None:
