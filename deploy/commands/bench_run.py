@@ -132,8 +132,8 @@ def report(
 
     Scenarios are in the order of `bench ls`. If a cell was measured more than once, the last measurement is used.
 
-    --markdown replaces the text between the file's two marks, and creates a missing file. Without options the tables go to
-    stdout.
+    --markdown writes between the file's two marks, and creates a missing file. Tables of scenarios without a result there stay.
+    Without options the tables go to stdout.
     """
     from deploy.bench.suite.compare import read_results
     from deploy.bench.suite.report.benchmarks_file import fill_file, render_tables

@@ -194,6 +194,27 @@ def test_a_file_keeps_the_text_around_its_tables(tmp_path: Path) -> None:
         fill_file(tmp_path / "no" / "folder.md", [])
 
 
+def test_a_call_replaces_the_tables_of_its_own_scenarios_only(tmp_path: Path) -> None:
+    names = ["dsbs", "ksql", "secure", "of-my-own"]
+    new = [result(900, scenario=name, versions={"python": "3", f"tool of {name}": "1.0"}) for name in names]
+    whole, step_by_step = tmp_path / "whole.md", tmp_path / "steps.md"
+    fill_file(whole, new)
+    fill_file(step_by_step, [result(700, scenario=name, versions={"python": "2"}) for name in names])
+    for one in reversed(new):
+        fill_file(step_by_step, [one])
+        assert [line for line in step_by_step.read_text().splitlines() if line.startswith("## ")] == [
+            line for line in whole.read_text().splitlines() if line.startswith("## ")
+        ]
+
+    def order(file: Path) -> list[str]:
+        """The lines, with the tools of the line of versions in one order."""
+        return [
+            "".join(sorted(line)) if line.startswith("Versions: ") else line for line in file.read_text().splitlines()
+        ]
+
+    assert order(step_by_step) == order(whole)
+
+
 def test_the_command_reports_files_of_several_runs(tmp_path: Path) -> None:
     one, two = tmp_path / "one.json", tmp_path / "two.json"
     one.write_text(json.dumps(result(700)))

@@ -1,12 +1,16 @@
 """`BENCHMARKS.md`: text written by hand, and between two marks the tables of the newest results.
 
-Each goal of each scenario as a row of Markdown: cells met, missed and undecided, and the furthest miss.
+Each goal of each scenario is a row of Markdown: cells met, missed and undecided, and the furthest miss. A section per scenario
+follows. All scenarios take many hours, so a call replaces the rows and sections of the scenarios that it has results of.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.bench.suite.library import scenario_names
 from deploy.bench.suite.parameters import cell_text, differing_parameters
 from deploy.bench.suite.report.html_tables import number_text
 from deploy.bench.suite.report.markdown import markdown_table, render_markdown
@@ -16,9 +20,8 @@ __all__ = ["BEGIN", "END", "fill_file", "render_standing", "render_tables"]
 
 BEGIN: Final = "<!-- results: `tidegate bench report` writes what follows -->"
 END: Final = "<!-- end of results -->"
-
-
-_HEADS = ("scenario", "goal", "cells", "met", "missed", "undecided", "furthest miss")
+_SECTION: Final = re.compile(r"^(?=## [\w-]+: )", re.MULTILINE)
+_HEADS: Final = ("scenario", "goal", "cells", "met", "missed", "undecided", "furthest miss")
 
 
 def render_standing(results: Sequence[Mapping[str, Any]]) -> str:
@@ -60,13 +63,25 @@ def _distance(goal: Mapping[str, Any]) -> float:
 def render_tables(results: Sequence[Mapping[str, Any]]) -> str:
     """Render the results by goal, the versions, and a section per scenario."""
     versions = {name: value for result in results for name, value in result["versions"].items()}
-    listed = ", ".join(f"{name} {value}" for name, value in versions.items())
-    parts = ["## Results by goal", render_standing(results), f"Versions: {listed}.", render_markdown(results)]
+    parts = ["## Results by goal", render_standing(results), _versions_line(versions), render_markdown(results)]
     return "\n\n".join(parts)
 
 
+def _versions_line(versions: Mapping[str, Any]) -> str:
+    return f"Versions: {', '.join(f'{name} {value}' for name, value in versions.items())}."
+
+
+def _versions(lines: Sequence[str]) -> dict[str, str]:
+    found = (
+        next((line for line in lines if line.startswith("Versions: ")), "").removeprefix("Versions: ").removesuffix(".")
+    )
+    return {name: value for name, _, value in (each.rpartition(" ") for each in found.split(", ") if each)}
+
+
 def fill_file(file: Path, results: Sequence[Mapping[str, Any]]) -> None:
-    """Put the tables between the marks of a file; a missing file is made, other text of the file stays as it is.
+    """Put the tables between the marks of a file; a missing file is made.
+
+    Other text of the file stays as it is, and so do the rows and sections of scenarios without a result.
 
     Raises:
         ConfigError: the file has no such marks, or cannot be read or written.
@@ -74,11 +89,47 @@ def fill_file(file: Path, results: Sequence[Mapping[str, Any]]) -> None:
     try:
         text = file.read_text("utf-8") if file.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"
         head, begin, rest = text.partition(BEGIN)
-        _, end, tail = rest.partition(END)
+        old, end, tail = rest.partition(END)
         if not (begin and end):
             msg = f"{file}: has no line `{BEGIN}` followed by a line `{END}`. Add both where the tables belong."
             raise ConfigError(msg)
-        file.write_text(f"{head}{begin}\n\n{render_tables(results)}\n{end}{tail}", "utf-8")
+        file.write_text(f"{head}{begin}\n\n{_with_others(render_tables(results), old)}\n{end}{tail}", "utf-8")
     except (OSError, UnicodeDecodeError) as error:
         msg = f"{file}: cannot write tables ({error}). Name another file with --markdown."
         raise ConfigError(msg) from error
+
+
+def _with_others(new: str, old: str) -> str:
+    """Return the new tables with the old rows and sections of the scenarios that the new tables do not have."""
+    (start, *sections), (old_start, *old_sections) = _SECTION.split(new), _SECTION.split(old)
+    names = {_scenario(section) for section in sections}
+    kept = [section for section in old_sections if _scenario(section) not in names]
+    if not kept:
+        return new
+    (heads, rows, rest), (_, old_rows, old_rest) = _goal_table(start), _goal_table(old_start)
+    rows = [*rows, *(row for row in old_rows if _row_scenario(row) not in names)]
+    versions = _versions_line(_versions(old_rest) | _versions(rest))
+    lines = [*heads, *sorted(rows, key=lambda row: _place_of(_row_scenario(row))), "", versions, ""]
+    ordered = sorted([*sections, *kept], key=lambda section: _place_of(_scenario(section)))
+    return "\n".join(lines) + "\n" + "\n\n".join(section.strip("\n") for section in ordered) + "\n"
+
+
+def _goal_table(start: str) -> tuple[list[str], list[str], list[str]]:
+    """Return the lines up to the rule below the goal table's head, its rows, and the lines below them."""
+    lines = start.strip("\n").split("\n")
+    first = next((number for number, line in enumerate(lines) if line.startswith("| --- ")), len(lines)) + 1
+    rows = list(takewhile(lambda line: line.startswith("| "), lines[first:]))
+    return lines[:first], rows, lines[first + len(rows) :]
+
+
+def _scenario(section: str) -> str:
+    return section.removeprefix("## ").partition(":")[0]
+
+
+def _row_scenario(row: str) -> str:
+    return row.removeprefix("| ").partition(" |")[0]
+
+
+def _place_of(scenario: str) -> tuple[int, str]:
+    known = scenario_names()
+    return (known.index(scenario) if scenario in known else len(known)), scenario
