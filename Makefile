@@ -1,6 +1,6 @@
 # Each target is a few lines, and CI calls the same targets. Paths are relative, so a folder with spaces works.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test check commits index bench chaos soak mutants lock
+.PHONY: help setup up down test coverage check commits index bench chaos soak mutants lock
 SHELL := /bin/sh
 # The first Python that runs and is new enough (a version manager's stand-in may exist and fail).
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -32,6 +32,10 @@ check: setup ## check lint, formatting, types and import rules
 	@$(VENV) -m ruff format --check .
 	@$(VENV) -m mypy
 	@$(VENV) -c "from importlinter.cli import lint_imports_command as main; main()"
+
+coverage: setup ## print the share of lines that the unit and contract tests run, by folder, and compare it with the floor
+	@$(VENV) -m deploy.local.environment --readers
+	@$(VENV) tests/coverage_report.py $(ARGS)
 
 index: ## write FILES.md: the modules with their first sentences, and the promises with their tests
 	@$(PYTHON) tests/file_index.py
