@@ -92,7 +92,7 @@ def _refused(seen: dict[str, Any]) -> str:
     more = f"  (and {count - 1} more parts)" if isinstance(count, int) and count > 1 else ""
     held = f"  ({seen['held_back']} earlier ones like it were not shown)" if seen.get("held_back") else ""
     message = f"  [{seen['message_id']}]" if seen.get("message_id") else ""
-    return f"refused  {seen.get('reason')}{where}{got}{wanted}{more}{held}{message}\n{'':10}next     {seen['next']}"
+    return f"rejected {seen.get('reason')}{where}{got}{wanted}{more}{held}{message}\n{'':10}next     {seen['next']}"
 
 
 def _stored(seen: dict[str, Any]) -> str:

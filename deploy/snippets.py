@@ -121,12 +121,12 @@ def connected(client, userdata, flags, reason, properties):
     client.subscribe($receipts, qos=1)
 
 
-def refused(client, userdata, message):
-    print("refused:", message.payload.decode())
+def rejected(client, userdata, message):
+    print("rejected:", message.payload.decode())
 
 
 client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, client_id=DEVICE)
-${login}${tls}client.on_connect, client.on_message = connected, refused
+${login}${tls}client.on_connect, client.on_message = connected, rejected
 client.connect($host, $port)
 client.loop_start()
 for seq in range(1, 4):
@@ -164,7 +164,7 @@ $net net;
 MQTTClient client(512);
 unsigned long long boot = 0, seq = 0;  // together they identify a message, so that it is not stored twice
 
-void refused(String &topic, String &payload) { Serial.println("refused: " + payload); }
+void rejected(String &topic, String &payload) { Serial.println("rejected: " + payload); }
 
 void connect() {
   while (!client.connect($device$login)) delay(1000);
@@ -178,7 +178,7 @@ void setup() {
   // A new number for each start. It is random (truly random once the radio is on), because a counter in flash can be erased.
   boot = (unsigned long long)(esp_random() & 0x1FFFFF) << 32 | esp_random();
   client.begin($host, $port, net);
-  client.onMessage(refused);
+  client.onMessage(rejected);
   connect();
 }
 

@@ -12,7 +12,7 @@ __all__ = ["render_trace"]
 
 WIDTH: Final = 80
 MOST_READINGS: Final = 12
-_OUTCOMES: Final = {"stored": "stored", "partial": "stored, a part refused", "refused": "refused"}
+_OUTCOMES: Final = {"stored": "stored", "partial": "stored, a part rejected", "refused": "rejected"}
 _FIELD: Final = 10
 
 
@@ -109,7 +109,7 @@ def _became(message: Mapping[str, Any], line: CommandLine) -> Iterator[str]:
     if len(readings) > MOST_READINGS:
         yield from _field("", f"and {len(readings) - MOST_READINGS} more: --json shows all")
     for letter in message["refused"]:
-        yield from _field("refused", f"{_letter(letter)}. {line.fill(_explain(letter))}")
+        yield from _field("rejected", f"{_letter(letter)}. {line.fill(_explain(letter))}")
 
 
 def _reading(reading: Mapping[str, Any]) -> str:

@@ -64,7 +64,7 @@ def test_it_says_what_the_page_says() -> None:
         "SLO        freshness 99.87 % of 60 min (wanted 99 %, 87 % of the budget left)",
         "validity not known yet (wanted 98 %)",
         "Devices    2,000 known, 19 active, none silent",
-        "Refused    missing_field 12 (now 0.1/s)",
+        "Rejected   missing_field 12 (now 0.1/s)",
         "Audit      12,034 messages 7 min ago: balanced",
     ):
         assert words in text
