@@ -150,7 +150,9 @@ def _figures(status: Status, line: CommandLine) -> Iterator[str]:
         yield from _labelled("Devices", _devices(devices))
     if errors := status["errors"]:
         more = [f"{len(errors) - SHOWN_REASONS} more reasons"] if len(errors) > SHOWN_REASONS else []
-        yield from _labelled("Rejected", _wrapped([*(_refused(entry) for entry in errors[:SHOWN_REASONS]), *more], ", "))
+        yield from _labelled(
+            "Rejected", _wrapped([*(_refused(entry) for entry in errors[:SHOWN_REASONS]), *more], ", ")
+        )
     if audit := status["audit"]:
         said = [_audit(audit), *(line.fill(clean_text(note)) for note in audit.get("notes") or ())]
         yield from _labelled("Audit", [each for text in said for each in textwrap.wrap(text, WIDTH - INDENT)])
