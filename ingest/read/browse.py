@@ -11,8 +11,7 @@ from typing import Final, Literal
 from ingest.contract.errors import UnavailableError
 from ingest.kafka_settings import KafkaSettings
 from ingest.read.bounded_reader import BoundedReader, BrowseBudget, Ends
-from ingest.read.page_merge import WalkResult, merge_page
-from ingest.read.partition_walk import WalkRequest, read_backward, read_forward
+from ingest.read.partition_walk import WalkRequest, WalkResult, merge_page, read_backward, read_forward
 from ingest.read.shown_record import ShownRecord
 
 __all__ = ["Begin", "BrowseRequest", "BrowseResult", "browse_topic", "partition_of_key"]

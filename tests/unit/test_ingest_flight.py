@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka import KafkaError, Message
 
 from ingest.log import DeliveryError, FailureKind
-from ingest.producer_batch import ProducerBatch
+from ingest.producer import ProducerBatch
 
 ERROR = KafkaError(KafkaError._FAIL)
 

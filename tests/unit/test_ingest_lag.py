@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingest.lag.cluster_facts import DataLossForecast
+from ingest.lag.cluster_probe import cluster_samples, unreachable_samples
 from ingest.lag.cluster_state import ClusterState, GroupPartition, PartitionState, TopicRetention
-from ingest.lag.data_loss import DataLossForecast
 from ingest.lag.kafka_clock import KafkaClock
-from ingest.lag.oldest_unread import UnreadTimes
-from ingest.lag.samples import cluster_samples, unreachable_samples
+from ingest.lag.tracker import UnreadTimes
 from monitoring.metrics.monitor import KAFKA
 
 KEY = ("group", "topic", 0)

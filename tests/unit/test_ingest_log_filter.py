@@ -5,7 +5,7 @@ import logging
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.repeated_messages import MAX_MESSAGES, RepeatedMessageFilter
+from ingest.clients import MAX_MESSAGES, RepeatedMessageFilter
 
 
 class Log:

@@ -7,7 +7,7 @@ import pytest
 
 from ingest.read.bounded_reader import BrowseBudget
 from ingest.read.browse import partition_of_key
-from ingest.read.page_merge import HeldBytes, WalkResult, merge_page
+from ingest.read.partition_walk import HeldBytes, WalkResult, merge_page
 from ingest.read.shown_record import RecordPiece, ShownRecord, show_record
 
 
