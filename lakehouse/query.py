@@ -1,19 +1,21 @@
-"""SQL over the tables without a JVM: deltalake reads the log, DuckDB the files, read-only.
+"""SQL over the tables, read-only: by DuckDB without a JVM, or by Spark for scans that are too large for one process.
 
-Only the tables that a query names are opened, and of those only the files and columns that it needs.
+For DuckDB, deltalake reads the log. Only the tables that a query names are opened, and of those only the files and columns
+that it needs. Spark has the same tables and views.
 """
 
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table, table_names
 from lakehouse.dataset import dataset_of
-from lakehouse.file_pruning import needed_files
-from lakehouse.scan import FileScan, quote_identifier, scan_of
+from lakehouse.paths import table_uri
+from lakehouse.scan import FileScan, needed_files, quote_identifier, scan_of
+from lakehouse.spark_statement import read_query, reading_session
 from lakehouse.statement import check_query
 from lakehouse.views import View, names_in_query, views_in
 
@@ -21,14 +23,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
+    from pyspark.sql import SparkSession
 
-__all__ = ["run_sql", "suggest_table_names"]
+__all__ = ["SPARK_CONF", "duckdb_literal", "run_spark_sql", "run_sql", "suggest_table_names"]
 
 _MANY_FILES: Final = 32
 """Opening so many files costs less than planning the query once more to see which of them it needs."""
 
 _HARMLESS: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 """Features of a table that change nothing for who reads its files."""
+
+SPARK_CONF: Final = {
+    # The opposite of what small batches want: plans that adapt, and as many tasks as the data asks for.
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.shuffle.partitions": "32",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+}
+"""Settings of a session for large scans, for `open_session(extra=…)`."""
 
 
 def run_sql(
@@ -56,10 +67,7 @@ def run_sql(
     """
     import duckdb
 
-    names = table_names(root)
-    if not names:
-        message = f"There is no table under {root} yet. Start the pipeline with `tidegate up`, or name another folder."
-        raise UnavailableError(message)
+    names = _present_tables(root)
     used = views_in(sql, views)
     connection = duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
     try:
@@ -80,6 +88,14 @@ def run_sql(
         raise TidegateError(_explained(str(error), [*names, *(view.name for view in views)])) from error
     finally:
         connection.close()
+
+
+def _present_tables(root: str) -> list[str]:
+    names = table_names(root)
+    if not names:
+        message = f"There is no table under {root} yet. Start the pipeline with `tidegate up`, or name another folder."
+        raise UnavailableError(message)
+    return names
 
 
 def _check_features(name: str, table: "DeltaTable") -> None:
@@ -175,3 +191,61 @@ def suggest_table_names(wanted: str, names: Iterable[str]) -> str:
     near = difflib.get_close_matches(wanted.lower(), listed, n=1)
     hint = f"Did you mean {near[0]}? " if near else ""
     return f"{hint}The tables here are: {', '.join(listed)}."
+
+
+def run_spark_sql(
+    spark: "SparkSession",
+    root: str,
+    sql: str,
+    *,
+    version: int | None = None,
+    at: datetime | None = None,
+    views: Iterable[View] = (),
+) -> "pa.Table":
+    """The answer to one query, as `run_sql` gives it; `sql` is Spark's.
+
+    Raises:
+        UnavailableError: there is no table under the root yet, or the version or time is not kept any more.
+        TidegateError: the query is wrong or would change something; the message is Spark's.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    names = _present_tables(root)
+    used = views_in(sql, views)
+    session = reading_session(spark)
+    try:
+        query = read_query(session, sql)
+        for name in names_in_query(" ".join([sql, *(view.sql for view in used)]), names):
+            # Spark rejects a time after the newest commit; deltalake returns the version at that time.
+            found = open_table(root, name, version=version, at=at).version()
+            rows = session.read.format("delta").option("versionAsOf", found).load(table_uri(root, name))
+            rows.createOrReplaceTempView(f"`{name}`")
+        for view in used:
+            session.sql(view.spark or view.sql).createOrReplaceTempView(f"`{view.name}`")
+        return query.frame().toArrow()
+    except PySparkException as error:
+        raise TidegateError(_explained_spark(error, [*names, *(view.name for view in views)])) from error
+    except Py4JJavaError as error:
+        raise TidegateError(_cause(error.java_exception)) from error
+
+
+def _cause(thrown: Any) -> str:
+    """Return Spark's error text for a query that failed while it ran: the message of the innermost error."""
+    while (cause := thrown.getCause()) is not None:
+        thrown = cause
+    return str(thrown.getMessage() or thrown.toString()).strip().splitlines()[0]
+
+
+def _explained_spark(error: Any, names: list[str]) -> str:
+    first = str(error).strip().splitlines()[0]
+    unknown = re.search(r"TABLE_OR_VIEW_NOT_FOUND\].*? view `(.+?)` cannot be found", first)
+    return first if unknown is None else f"{first.split('. ')[0]}. {suggest_table_names(unknown[1], names)}"
+
+
+def duckdb_literal(text: str) -> str:
+    """An expression of DuckDB that is this text: digits of a hexadecimal number, which it folds to a constant.
+
+    `run_sql` takes no parameters and looks for tables' names in what it is given: in this it finds none.
+    """
+    return f"decode(unhex('{text.encode('utf-8', 'replace').hex()}'))"

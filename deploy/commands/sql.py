@@ -134,8 +134,8 @@ def _ask_spark(
     from deploy.local.artifacts import spark_jars
     from deploy.local.java import find_java
     from lakehouse.jvm import JvmOptions
+    from lakehouse.query import SPARK_CONF, run_spark_sql
     from lakehouse.session import open_session
-    from lakehouse.spark_query import SPARK_CONF, run_spark_sql
 
     master = settings.stream.master
     java = find_java()

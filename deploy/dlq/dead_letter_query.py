@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from deploy.dlq.journal import read_journal
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import DEAD_LETTERS
-from lakehouse.query import run_sql
-from lakehouse.sql_literal import duckdb_literal
+from lakehouse.query import duckdb_literal, run_sql
 
 if TYPE_CHECKING:
     import pyarrow as pa

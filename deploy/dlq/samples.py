@@ -6,7 +6,7 @@ from deploy.dlq.dead_letter_query import query_dead_letters
 from gateway.suggest.message_families import SampleMessage
 from gateway.topic_filters import compile_filter
 from ingest.contract.reasons import Reason
-from lakehouse.sql_literal import duckdb_literal
+from lakehouse.query import duckdb_literal
 
 __all__ = ["dead_samples"]
 

@@ -11,8 +11,8 @@ from deploy.dlq.next_steps import next_step
 from deploy.monitor.sql_times import epoch_seconds, since
 from ingest.contract.reasons import Reason
 from lakehouse.catalog import table_names
+from lakehouse.query import duckdb_literal
 from lakehouse.render import json_value
-from lakehouse.sql_literal import duckdb_literal
 
 if TYPE_CHECKING:
     from deploy.settings import Settings

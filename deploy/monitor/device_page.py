@@ -12,8 +12,7 @@ from deploy.monitor.silent_devices import judged_devices
 from deploy.monitor.sql_times import epoch_seconds, since
 from ingest.contract.errors import TidegateError
 from lakehouse.catalog import table_names
-from lakehouse.query import run_sql
-from lakehouse.sql_literal import duckdb_literal
+from lakehouse.query import duckdb_literal, run_sql
 
 __all__ = ["find_devices", "show_device"]
 

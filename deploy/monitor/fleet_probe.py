@@ -13,7 +13,7 @@ from deploy.monitor.healthy_flow import HealthyFlowSpans
 from deploy.monitor.silent_devices import judged_devices
 from deploy.monitor.sql_times import since
 from ingest.contract.errors import TidegateError, UnavailableError
-from lakehouse.sql_literal import duckdb_literal
+from lakehouse.query import duckdb_literal, run_sql
 from monitoring.metrics.families import Samples
 
 __all__ = ["FleetProbe"]
@@ -150,16 +150,12 @@ class FleetProbe:
             return None
 
     def _reasons(self, devices: list[str]) -> dict[str, str]:
-        from lakehouse.query import run_sql
-
         if not devices or "devices" not in _names(self._root):
             return {}
         query = _REASONS.format(devices=", ".join(map(duckdb_literal, devices)))
         return {row["device"]: row["last_rejected_because"] for row in run_sql(self._root, query).to_pylist()}
 
     def _row(self, table: str, query: str) -> Mapping[str, Any] | None:
-        from lakehouse.query import run_sql
-
         if table not in _names(self._root):
             return None
         row: dict[str, Any] = run_sql(self._root, query).to_pylist()[0]

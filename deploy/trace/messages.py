@@ -9,8 +9,7 @@ from deploy.dlq.dead_letter_query import query_dead_letters
 from ingest.contract.errors import UnavailableError
 from ingest.contract.topics import READINGS
 from lakehouse.catalog import columns_of, table_names
-from lakehouse.query import run_sql
-from lakehouse.sql_literal import duckdb_literal
+from lakehouse.query import duckdb_literal, run_sql
 
 __all__ = [
     "RecordOrigin",

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import TidegateError
-from lakehouse.query import run_sql
-from lakehouse.sql_literal import duckdb_literal
+from lakehouse.query import duckdb_literal, run_sql
 from streaming.history.row_correction import BEYOND_DOUBLE, COLUMNS, FLAG, RowCorrection
 from streaming.history.selection import MatchedFiles, RowSelection, find_matches
 

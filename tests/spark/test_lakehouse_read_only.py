@@ -17,9 +17,9 @@ from ingest.kafka_settings import KafkaSettings
 from lakehouse.create import ensure_tables
 from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.lake_settings import LakeSettings
+from lakehouse.query import run_spark_sql
 from lakehouse.requests import Request
 from lakehouse.session import LakeSession
-from lakehouse.spark_query import run_spark_sql
 from lakehouse.spark_statement import ReadOnlyError, read_query, reading_session
 from monitoring.metrics.stream import StreamMetrics
 from streaming.background_tasks import handle_request

@@ -20,10 +20,9 @@ from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.append import Appender
 from lakehouse.create import ensure_tables
 from lakehouse.derived_tables import ALL_TABLES
-from lakehouse.query import run_sql
+from lakehouse.query import run_spark_sql, run_sql
 from lakehouse.session import LakeSession
 from lakehouse.show_code import NamedTable, render_code
-from lakehouse.spark_query import run_spark_sql
 from lakehouse.tables import READINGS
 from lakehouse.views import View, names_in_query, shipped_views, views_in, wide_view
 from tests.support.counters import gains_of, odd_counters, reading_rows

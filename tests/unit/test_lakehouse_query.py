@@ -16,9 +16,8 @@ from lakehouse import query
 from lakehouse.create import ensure_tables
 from lakehouse.dataset import dataset_of
 from lakehouse.derived_tables import ALL_TABLES
-from lakehouse.file_pruning import needed_files
 from lakehouse.query import run_sql
-from lakehouse.scan import FileScan, local_path, scan_of
+from lakehouse.scan import FileScan, local_path, needed_files, scan_of
 
 NOW = datetime.now(UTC)
 FILES = 40
