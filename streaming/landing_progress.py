@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.reading import REDRIVE_GATEWAY
-from monitoring.bulk import bucket_bounds, observe_counts, observe_same
-from monitoring.metrics.stream import PHASES, StreamMetrics
+from monitoring.metrics.stream import PHASES, StreamMetrics, bucket_bounds, observe_counts, observe_same
 from streaming.landing_offsets import parse_source_offsets, record_count
 
 if TYPE_CHECKING:

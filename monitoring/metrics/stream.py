@@ -1,9 +1,10 @@
-"""Metrics of hop 3: the stream.
+"""Metrics of hop 3: the stream, and how a histogram takes many observations at once.
 
-Metrics of SQL-defined streams: one label value per applied stream, removed when the stream is dropped.
+SQL-defined streams have one label value per applied stream, which is removed when the stream is dropped. A call of `observe` per
+reading would cost more than landing the reading.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -11,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from monitoring.metrics.buckets import CHORE_BUCKETS, LATENCY_BUCKETS
 
-__all__ = ["PHASES", "STAGES", "StreamMetrics"]
+__all__ = ["PHASES", "STAGES", "StreamMetrics", "bucket_bounds", "observe_counts", "observe_same"]
 
 STAGES: Final = ("receive_to_kafka", "kafka_to_batch", "batch_to_commit", "receive_to_commit", "kafka_to_commit")
 """Stages of a reading, and the whole way from the gateway and from Kafka."""
@@ -19,7 +20,6 @@ PHASES: Final = (
     "latestOffset", "queryPlanning", "walCommit", "getBatch", "addBatch", "commitOffsets", "triggerExecution",
 )  # fmt: skip
 """Phases of a batch under Spark's names; `triggerExecution` is the whole batch."""
-
 
 LABELS: Final = ("stream",)
 
@@ -299,3 +299,23 @@ class StreamMetrics:
                 self.rollup_corrections.labels(table)
         for topic in topics:
             self.lag.labels(query, topic)
+
+
+def bucket_bounds(histogram: Histogram) -> list[float]:
+    """Return the histogram's upper bounds; the last one is infinite."""
+    return list(histogram._upper_bounds)
+
+
+def observe_counts(histogram: Histogram, counts: Sequence[int], total: float) -> None:
+    """Add `counts[i]` observations to bucket i (each observation in one bucket only); `total` is the sum of their values."""
+    for bucket, count in zip(histogram._buckets, counts, strict=True):
+        if count:
+            bucket.inc(count)
+    histogram._sum.inc(total)
+
+
+def observe_same(histogram: Histogram, value: float, count: int) -> None:
+    """Add `count` observations of one value."""
+    within = next(index for index, bound in enumerate(histogram._upper_bounds) if value <= bound)
+    histogram._buckets[within].inc(count)
+    histogram._sum.inc(value * count)

@@ -6,14 +6,12 @@ from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.sample_history import History
 from monitoring.snapshot import figures
 from monitoring.snapshot import flow as stations
-from monitoring.snapshot import host_figures as host
 from monitoring.snapshot import kafka_figures as kafka
-from monitoring.snapshot import table_figures as tables
 from monitoring.snapshot.snapshot_inputs import KafkaNames, SnapshotInputs
 
 __all__ = ["METRICS", "build_snapshot"]
 
-METRICS: Final = figures.METRICS | kafka.METRICS | host.METRICS | tables.METRICS | stations.METRICS
+METRICS: Final = figures.METRICS | kafka.METRICS | stations.METRICS
 """Sample names that the memory must keep for a snapshot."""
 
 _NO_DEVICES: Final[dict[str, Any]] = {
@@ -32,7 +30,7 @@ def build_snapshot(
     """Return one snapshot as JSON-ready data; unknown values are None or empty, never zero."""
     rates, latency = figures.fleet_rates(memory), figures.latency_ms(memory)
     behind = kafka.lag(memory, names)
-    listed = tables.tables(memory, side.tables, now)
+    listed = figures.tables(memory, side.tables, now)
     parts = stations.parts_of(memory, side)
     return {
         "at": now,
@@ -69,8 +67,8 @@ def build_snapshot(
         "canary": figures.canary(memory, now),
         "devices": {**_NO_DEVICES, **side.devices},
         "tables": listed,
-        "disk": host.disk(memory, side.disk_free_bytes, now),
-        "host": host.host(memory),
+        "disk": figures.disk(memory, side.disk_free_bytes, now),
+        "host": figures.host(memory),
         "audit": side.audit,
         "point": {
             "received": rates["received"],

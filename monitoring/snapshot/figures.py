@@ -1,6 +1,10 @@
-"""Throughput, latency, errors and objectives. Figures of the fleet exclude the canary's own messages."""
+"""Figures for the page: throughput, latency, errors, objectives, the canary, tables and the machine.
 
-from collections.abc import Sequence
+Figures of the fleet exclude the canary's own messages. The sizes of tables come from the stream's metrics; their versions and
+commit times come from the tables' logs.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from monitoring.indicators import ARRIVED, EventCount, Indicator, freshness, validity
@@ -13,11 +17,14 @@ __all__ = [
     "RATE_SECONDS",
     "canary",
     "clock_skew_ms",
+    "disk",
     "errors",
     "fleet_rates",
     "hops",
+    "host",
     "latency_ms",
     "objectives",
+    "tables",
 ]
 
 RATE_SECONDS: Final = 10.0
@@ -26,6 +33,8 @@ MEMORY_SECONDS: Final = 1200.0
 BURNING_SECONDS: Final = (300.0, 60.0)
 """An objective counts as missed now if it is missed in both windows: one bad minute is not enough, and recovery ends it soon."""
 QUANTILES: Final = (0.5, 0.95, 0.99)
+CPU_SECONDS: Final = 30.0
+CPU_MINUTE_SECONDS: Final = 60.0
 
 _RECEIVED: Final = "tidegate_gateway_messages_received_total"
 _ACCEPTED: Final = "tidegate_gateway_messages_accepted_total"
@@ -44,6 +53,17 @@ _END_TO_END: Final = "tidegate_end_to_end_latency_seconds"
 _HOP: Final = "tidegate_canary_hop_seconds"
 _SKEW: Final = "tidegate_canary_clock_skew_seconds"
 _STAGE: Final = "tidegate_stage_latency_seconds"
+_TABLE: Final = {
+    "files": "tidegate_table_files",
+    "small_files": "tidegate_table_small_files",
+    "bytes": "tidegate_table_size_bytes",
+}
+_COMMITTED: Final = "tidegate_table_last_commit_timestamp_seconds"
+_DISK_DAYS: Final = "tidegate_table_disk_full_days"
+_DISK_FREE: Final = "node_filesystem_avail_bytes"
+_CPU: Final = "node_cpu_seconds_total"
+_MEMORY_FREE: Final = "node_memory_MemAvailable_bytes"
+_MEMORY: Final = "node_memory_MemTotal_bytes"
 
 _GATEWAY: Final = "tidegate-gateway"
 _STREAM: Final = "tidegate-stream"
@@ -54,7 +74,8 @@ HOPS: Final = ("device_to_gateway", "gateway_to_kafka", "kafka_to_read", "read_t
 METRICS: Final = frozenset(
     {
         ARRIVED, _RECEIVED, _ACCEPTED, _READINGS, _REJECTED, _PARTS_REJECTED, _IGNORED, _ACKNOWLEDGED, _ROWS, _CONFLICTS,
-        _PUBLISHED, _SEEN, _LAST_SEEN, _OLDEST_WAIT, _SKEW,
+        _PUBLISHED, _SEEN, _LAST_SEEN, _OLDEST_WAIT, _SKEW, *_TABLE.values(), _COMMITTED, _DISK_DAYS, _DISK_FREE, _CPU,
+        _MEMORY_FREE, _MEMORY,
         *(f"{name}{end}" for name in (_END_TO_END, _HOP, _STAGE) for end in ("_bucket", "_count")),
     }
 )  # fmt: skip
@@ -164,6 +185,60 @@ def canary(memory: History, now: float) -> dict[str, float | None]:
         "last_seen_seconds_ago": finite(max(0.0, now - last_seen), 1) if last_seen else None,
         "oldest_wait_seconds": finite(total(memory.latest(_OLDEST_WAIT)), 1),
     }
+
+
+def tables(memory: History, known: Sequence[Mapping[str, Any]], now: float) -> list[dict[str, Any]]:
+    """Return one row per table that is on the disk or that the stream reports.
+
+    Args:
+        memory: the memory of scrapes.
+        known: name, version and committed_at (epoch seconds) of the tables on the disk.
+        now: epoch seconds.
+    """
+    told = {name: by_label(memory.latest(metric), "table") for name, metric in _TABLE.items()}
+    here = {str(each["name"]): each for each in known}
+    times = by_label(memory.latest(_COMMITTED), "table")
+    found = []
+    for name in sorted(here.keys() | {table for table, at in times.items() if at}):
+        row = here.get(name, {})
+        at = max(times.get(name, 0.0), row.get("committed_at") or 0.0)
+        figures = {key: values.get(name) for key, values in told.items()}
+        ago = finite(max(0.0, now - at), 1) if at else None
+        found.append({"name": name, "version": row.get("version"), **figures, "last_commit_seconds_ago": ago})
+    return found
+
+
+def disk(memory: History, free_bytes: float | None, now: float) -> dict[str, Any]:
+    """Return the least free space of the disks that hold data, and the soonest time until one is full.
+
+    `free_bytes` is used while no probe has figures.
+    """
+    told, days = memory.latest(_DISK_FREE), memory.latest(_DISK_DAYS)
+    soonest = min(days.values()) if days else None
+    return {
+        "free_bytes": min(told.values()) if told else free_bytes,
+        "full_days": finite(soonest, 1),
+        "full_at": None if soonest is None else finite(now + 86_400 * soonest, 0),
+    }
+
+
+def host(memory: History) -> dict[str, float | None]:
+    """Return memory and shares of CPU time: busy and I/O wait over the last half minute, busy over the last minute."""
+    busy, waited = _cpu_shares(memory, CPU_SECONDS)
+    return {
+        "cpu_ratio": finite(busy),
+        "cpu_minute_ratio": finite(_cpu_shares(memory, CPU_MINUTE_SECONDS)[0]),
+        "iowait_ratio": finite(waited, 4),
+        "memory_available_bytes": total(memory.latest(_MEMORY_FREE)),
+        "memory_total_bytes": total(memory.latest(_MEMORY)),
+    }
+
+
+def _cpu_shares(memory: History, seconds: float) -> tuple[float | None, float | None]:
+    """Return the shares of CPU time that were busy and that waited for a disk."""
+    modes = by_label(memory.rate(_CPU, seconds), "mode")
+    spent, waited = sum(modes.values()), modes.get("iowait", 0.0)
+    return (1 - (modes.get("idle", 0.0) + waited) / spent, waited / spent) if spent > 0 else (None, None)
 
 
 def _kept(objective: float, ratio: float | None) -> dict[str, float | None]:

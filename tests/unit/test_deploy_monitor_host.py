@@ -16,7 +16,7 @@ from deploy.monitor.host_probe import HostProbe, mountpoint
 from monitoring.metrics.monitor import HOST, MonitorMetrics
 from monitoring.sample_history import History
 from monitoring.scrape import Scrape
-from monitoring.snapshot import host_figures as shown
+from monitoring.snapshot import figures as shown
 
 GIB = 2**30
 MacTimes = namedtuple("MacTimes", "user nice system idle")

@@ -8,8 +8,7 @@ from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.sample_history import History
 from monitoring.scrape import Scrape
 from monitoring.snapshot.build import METRICS
-from monitoring.snapshot.figures import objectives
-from monitoring.snapshot.host_figures import host
+from monitoring.snapshot.figures import host, objectives
 
 START = 1_000_000.0
 GATEWAY = "tidegate-gateway"

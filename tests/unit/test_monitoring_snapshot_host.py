@@ -6,7 +6,7 @@ import pytest
 
 from monitoring.sample_history import History
 from monitoring.scrape import Scrape
-from monitoring.snapshot.host_figures import METRICS, disk
+from monitoring.snapshot.figures import METRICS, disk
 
 NOW = 1_800_000_000.0
 DAYS = "tidegate_table_disk_full_days"
