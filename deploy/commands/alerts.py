@@ -44,7 +44,7 @@ def explain_alert(
     as_json: Json = False,
 ) -> None:
     """Show the runbook of an alert and the conditions that fire it."""
-    from monitoring.runbook_text import runbook_text
+    from monitoring.page.runbooks import runbook_text
 
     found = [alert for alert in _alerts(config) if _short(alert.name) == _short(name)]
     if not found:

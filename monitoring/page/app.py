@@ -21,14 +21,12 @@ from starlette.types import ASGIApp
 from monitoring.metrics.monitor import MonitorMetrics
 from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.page.assets import Assets
-from monitoring.page.json_response import error_response, json_response
 from monitoring.page.page_api import PageApi, PageError
-from monitoring.page.request_guard import MOST_BODY_BYTES, RequestGuard, check_token
+from monitoring.page.request_guard import MOST_BODY_BYTES, RequestGuard, check_token, error_response
 from monitoring.page.runbooks import runbook_html, runbook_page
-from monitoring.page.snapshot_broadcaster import SnapshotBroadcaster
-from monitoring.page.snapshot_stream import SnapshotViewers
+from monitoring.page.server import Workers
+from monitoring.page.snapshot_broadcaster import SnapshotBroadcaster, SnapshotViewers, encode_ascii_json
 from monitoring.page.topic_request import topic_request
-from monitoring.page.workers import Workers
 
 __all__ = ["Page", "make_page"]
 
@@ -153,18 +151,18 @@ class _Routes:
 
     async def runbook_json(self, request: Request) -> Response:
         name = _text(request, "name")
-        return json_response({"name": name, "html": runbook_html(name)})
+        return _json_response({"name": name, "html": runbook_html(name)})
 
     async def status(self, _request: Request) -> Response:
         if (encoded := self._board.encoded) is None:
             raise PageError(503, "The monitor has just started and has no snapshot yet. Try again in a moment.")
-        return json_response(encoded)
+        return _json_response(encoded)
 
     async def stream(self, _request: Request) -> Response:
         return self._viewers.response()
 
     async def history(self, _request: Request) -> Response:
-        return json_response(self._board.history())
+        return _json_response(self._board.history())
 
     async def device(self, request: Request) -> Response:
         return await self._answer(partial(self._answers.device, _text(request, "device")))
@@ -188,16 +186,22 @@ class _Routes:
         return await self._answer(partial(self._answers.redrive, ids, dry_run), patience_seconds=REDRIVE_SECONDS)
 
     async def topics(self, _request: Request) -> Response:
-        return json_response(await self._looks.run(self._answers.topics, patience_seconds=QUESTION_SECONDS))
+        return _json_response(await self._looks.run(self._answers.topics, patience_seconds=QUESTION_SECONDS))
 
     async def topic(self, request: Request) -> Response:
         question = partial(self._answers.topic, topic_request(request.query_params))
-        return json_response(await self._looks.run(question, patience_seconds=QUESTION_SECONDS))
+        return _json_response(await self._looks.run(question, patience_seconds=QUESTION_SECONDS))
 
     async def _answer(
         self, question: Callable[[], dict[str, Any]], *, patience_seconds: float | None = None
     ) -> Response:
-        return json_response(await self._workers.run(question, patience_seconds=patience_seconds or QUESTION_SECONDS))
+        return _json_response(await self._workers.run(question, patience_seconds=patience_seconds or QUESTION_SECONDS))
+
+
+def _json_response(value: object) -> Response:
+    """Return a value as JSON; bytes are JSON already."""
+    body = value if isinstance(value, bytes) else encode_ascii_json(value)
+    return Response(body, media_type="application/json")
 
 
 def _text(request: Request, name: str, default: str | None = None) -> str:

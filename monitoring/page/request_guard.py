@@ -1,4 +1,4 @@
-"""Access checks of the page: host names against DNS rebinding, methods, sizes and the token. Also the headers of every answer.
+"""Access checks of the page: host names against DNS rebinding, methods, sizes and the token. Also headers, and errors as answers.
 
 No cross-origin request is allowed. A script of another site cannot read answers or send a token. Browsers mark its requests as
 cross-site, so it cannot use up the connections of the page's viewers either.
@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from monitoring.page.json_response import error_response
 from monitoring.page.page_api import PageError
+from monitoring.page.snapshot_broadcaster import encode_ascii_json
 
-__all__ = ["HEADERS", "MOST_BODY_BYTES", "RequestGuard", "check_token", "read_token"]
+__all__ = ["HEADERS", "MOST_BODY_BYTES", "RequestGuard", "check_token", "error_response", "read_token"]
 
 MOST_BODY_BYTES: Final = 64 * 1024
 METHODS: Final = ("GET", "HEAD", "POST")
@@ -96,6 +97,12 @@ class RequestGuard:
             address = ipaddress.ip_address(name)
             return address.is_loopback or (server is not None and address == ipaddress.ip_address(server[0]))
         return False
+
+
+def error_response(error: PageError) -> Response:
+    """Return an error as JSON, `{"error": sentence}`, in place of an answer."""
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+    return Response(encode_ascii_json({"error": str(error)}), error.status, headers, media_type="application/json")
 
 
 def host_name(headers: Headers) -> str:

@@ -1,19 +1,33 @@
-"""Page server on its own thread. It stops within two seconds even while viewers are connected."""
+"""Threads of the page: the server has one thread of its own, and slow answers have workers.
 
+The server stops within two seconds even while viewers are connected. A question that hangs blocks one worker, but never the
+server or its shutdown.
+"""
+
+import asyncio
 import logging
+import queue
 import socket
 import threading
 import time
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
 
 import uvicorn
 from starlette.types import ASGIApp
 
-__all__ = ["PageServer"]
+from monitoring.page.page_api import PageError
+
+__all__ = ["PageServer", "Workers"]
 
 START_SECONDS: Final = 5.0
 MOST_CONNECTIONS: Final = 256
 GRACE_SECONDS: Final = 1
+
+T = TypeVar("T")
+WORKER_THREADS: Final = 3
+WAITING_QUESTIONS: Final = 16
 
 
 class PageServer:
@@ -61,3 +75,74 @@ class PageServer:
             self._server.force_exit = True
             self._thread.join(0.3)
         self._socket.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A question in the queue; `is_over` returns True when nobody waits for the answer any more."""
+
+    ask: Callable[[], Any]
+    tell: Callable[[Any, BaseException | None], None]
+    is_over: Callable[[], bool]
+
+
+class Workers:
+    """Daemon threads, started with the first question; at most `WAITING_QUESTIONS` questions wait for a thread.
+
+    Questions that must not wait for others have their own workers.
+    """
+
+    def __init__(self, name: str = "page", *, threads: int = WORKER_THREADS) -> None:
+        self._name, self._threads = name, threads
+        self._queue: queue.Queue[_Question] = queue.Queue(WAITING_QUESTIONS)
+        self._started = False
+
+    async def run(self, question: Callable[[], T], *, patience_seconds: float) -> T:
+        """Return the answer.
+
+        Raises:
+            PageError: too many questions wait already, or the answer took too long. A running question is not stopped; one
+                that still waits for a thread is dropped.
+        """
+        if not self._started:
+            self._started = True
+            for number in range(self._threads):
+                threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True).start()
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+
+        def tell(value: T, error: BaseException | None) -> None:
+            if not answer.done():
+                answer.set_exception(error) if error is not None else answer.set_result(value)
+
+        try:
+            self._queue.put_nowait(
+                _Question(question, lambda value, error: _tell(loop, tell, value, error), answer.done)
+            )
+        except queue.Full:
+            raise PageError(
+                503, "The monitor is busy: too many requests wait for an answer. Try again in a moment."
+            ) from None
+        try:
+            return await asyncio.wait_for(answer, patience_seconds)
+        except TimeoutError:
+            raise PageError(503, f"No answer within {patience_seconds:g} s. Try again later.") from None
+
+    def _work(self) -> None:
+        while True:
+            question = self._queue.get()
+            if question.is_over():
+                continue
+            try:
+                value = question.ask()
+            except Exception as error:
+                question.tell(None, error)
+            else:
+                question.tell(value, None)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, tell: Callable[[Any, Any], None], value: Any, error: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(tell, value, error)
+    except RuntimeError:
+        return  # the server has stopped

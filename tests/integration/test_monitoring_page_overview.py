@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from monitoring.page.runbooks import FOLDER
+from monitoring.page.runbooks import RUNBOOKS
 
 STORIES = ("normal", "alerting", "empty")
 STATE_OF = {"normal": "ok", "alerting": "bad", "empty": "warn"}
@@ -136,7 +136,7 @@ def test_a_command_is_copied(open_tab: Any, scripted_page: Any, page_stories: St
 def test_a_runbook_opens_beside_the_page_and_escape_gives_the_focus_back(
     open_tab: Any, scripted_page: Any, page_stories: Stories
 ) -> None:
-    names = sorted(file.stem for file in FOLDER.glob("*.md"))
+    names = sorted(file.stem for file in RUNBOOKS.glob("*.md"))
     if not names:
         pytest.skip("no runbook was written yet")
     name = "TidegateKafkaUnreachable" if "TidegateKafkaUnreachable" in names else names[0]

@@ -13,10 +13,9 @@ from typing import Any
 
 import pytest
 
-from monitoring.page import snapshot_stream as stream
-from monitoring.page import workers
+from monitoring.page import snapshot_broadcaster as stream
 from monitoring.page.page_api import PageError
-from monitoring.page.server import PageServer
+from monitoring.page.server import WORKER_THREADS, PageServer
 
 Wait = Callable[..., Any]
 
@@ -175,7 +174,7 @@ def test_questions_that_hang_hold_up_no_scrape_and_are_told_so(
     threads = [threading.Thread(target=ask, args=(f"d{number}",), daemon=True) for number in range(6)]
     for thread in threads:
         thread.start()
-    for _ in range(workers.THREADS):
+    for _ in range(WORKER_THREADS):
         assert asked.acquire(timeout=20)
     assert served.get("/metrics")[0] == 200, "while every thread for questions is held"
     assert served.get("/healthz")[0] == 200
@@ -184,7 +183,7 @@ def test_questions_that_hang_hold_up_no_scrape_and_are_told_so(
     assert found == [(503, b'{"error":"No answer within 0.5 s. Try again later."}')] * 6
     never.set()
     wait_until(lambda: served.get("/api/devices")[0] == 200)
-    assert len(began) == workers.THREADS, "what nobody waits for any more is not asked"
+    assert len(began) == WORKER_THREADS, "what nobody waits for any more is not asked"
     served.close()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monitoring.alerts.catalog import ALERTS
-from monitoring.runbook_text import RUNBOOKS
+from monitoring.page.runbooks import RUNBOOKS
 
 Stories = dict[str, Callable[..., dict[str, Any]]]
 WHERE = {"name": "./tidegate", "where": "--data /x", "takes": "audit logs status"}

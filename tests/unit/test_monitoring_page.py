@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from monitoring.page.page_api import PageError
-from monitoring.page.runbooks import FOLDER, runbook_html, runbook_page
+from monitoring.page.runbooks import RUNBOOKS, runbook_html, runbook_page
 from monitoring.page.snapshot_broadcaster import KEPT_SECONDS, SnapshotBroadcaster, encode_ascii_json
 
 
@@ -105,7 +105,7 @@ def test_what_is_no_runbook_is_told_so(folder: Path, name: str) -> None:
 
 
 def test_every_shipped_runbook_can_be_read() -> None:
-    names = sorted(path.stem for path in FOLDER.glob("*.md"))
+    names = sorted(path.stem for path in RUNBOOKS.glob("*.md"))
     assert names
     for name in names:
         assert "<h2>Meaning</h2>" in runbook_html(name)
