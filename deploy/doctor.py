@@ -32,9 +32,8 @@ def _streams(settings: Settings) -> Iterator[PreflightCheck]:
     """Check whether the Kafka user may use the topics of applied SQL streams, also after a crash."""
     from ingest.contract.topics import stream_topic
     from ingest.topics.describe import topic_names
-    from ingest.topics.rights import topic_not_found
+    from ingest.topics.rights import check_stream_rights, topic_not_found
     from streaming.sql.applied_streams import load_applied
-    from streaming.sql.rights import check_stream_rights
 
     try:
         names = [name for name, one in load_applied(settings.lake.root).items() if "topic" in one.shape.sinks]

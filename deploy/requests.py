@@ -96,7 +96,7 @@ def _run_here(
     from monitoring.exporter import CollectorRegistry
     from monitoring.metrics.stream import StreamMetrics
     from streaming.background_tasks import handle_request
-    from streaming.one_shot_writer import one_shot_writer
+    from streaming.locked_writer import one_shot_writer
 
     tell("No stream is writing these tables; starting Spark here, which takes some seconds.")
     logs = Path(tempfile.mkdtemp(prefix="tidegate-command-"))

@@ -1,10 +1,14 @@
-"""Become the only writer of a set of tables: locks held, tables intact and created, and its own Spark session."""
+"""Become the only writer of a set of tables: locks held, tables intact and created, and its own Spark session.
+
+A command gets the writer for itself where no stream runs.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ingest.kafka_settings import KafkaSettings
 from lakehouse.create import ensure_tables
 from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.health import refuse_damaged
@@ -13,9 +17,12 @@ from lakehouse.lake_settings import LakeSettings
 from lakehouse.lock import WriterLock
 from lakehouse.paths import is_local, to_path
 from lakehouse.session import LakeSession, open_session
+from monitoring.metrics.stream import StreamMetrics
+from streaming.kafka_source import LandedTopics
 from streaming.stream_settings import StreamSettings
+from streaming.writer_context import WriterContext
 
-__all__ = ["LockedWriter", "acquire_writer"]
+__all__ = ["LockedWriter", "acquire_writer", "one_shot_writer"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +78,16 @@ def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) 
 def _absolute(uri: str) -> str:
     """Return a path that Spark's JVM and this process understand in the same way."""
     return str(to_path(uri).absolute()) if is_local(uri) else uri
+
+
+@contextmanager
+def one_shot_writer(
+    kafka: KafkaSettings, stream: StreamSettings, lake: LakeSettings, jvm: JvmOptions, metrics: StreamMetrics
+) -> Iterator[WriterContext]:
+    """Yield a `WriterContext` while the block runs; Kafka is not needed. A stream cannot start in the meantime.
+
+    Raises:
+        FatalError: another process writes there, or a table's log is damaged.
+    """
+    with acquire_writer(lake, stream) as sole, sole.session(jvm, app_name="tidegate-command") as session:
+        yield WriterContext(session.spark, kafka, sole.stream, sole.lake, metrics, LandedTopics())

@@ -1,26 +1,43 @@
-"""The stream's run loop: tables, lock, Spark, query; waits out passing faults; back only when drained."""
+"""The stream's run loop: tables, lock, Spark, query; waits out passing faults; back only when drained.
+
+Before the stream says that it is ready, the landing's own code runs once on made-up records, into a table that is thrown away.
+The JVM loads and compiles some thousand classes in the first write, and the first real readings should not wait for that.
+"""
 
 import logging
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
 from ingest.contract.errors import FatalError, RetryableError, TidegateError
+from ingest.contract.reading import Reading, ReadingRecord, encode_record
+from ingest.contract.topics import READINGS
 from ingest.kafka_settings import KafkaSettings
 from ingest.topics.admin import wait_for_kafka
 from ingest.topics.offsets import end_offsets
+from lakehouse.append import Appender
+from lakehouse.commit_metadata import encode_metadata
+from lakehouse.create import create_table
 from lakehouse.jvm import JvmOptions
 from lakehouse.lake_settings import LakeSettings
 from lakehouse.paths import is_local
 from lakehouse.session import LakeSession
+from lakehouse.tables import DEAD_LETTERS, TABLES
+from lakehouse.tables import READINGS as READINGS_TABLE
 from monitoring.metrics.stream import StreamMetrics
 from streaming.background_tasks import BackgroundTasks, make_background_tasks
-from streaming.dedup_index import DedupIndex
+from streaming.decode import dead_letter_rows, decode_stream, landed_at, reading_rows
+from streaming.dedup_index import KEY_COLUMNS, DedupIndex
 from streaming.kafka_source import LandedTopics
 from streaming.landing_offsets import Offsets, newest_mark, record_count
 from streaming.landing_progress import LandingProgress, StreamState, unseen_reports
@@ -28,7 +45,6 @@ from streaming.locked_writer import acquire_writer
 from streaming.query_failures import classify_query_failure
 from streaming.start_landing import LAND, LandQuery, start_landing
 from streaming.stream_settings import StreamSettings
-from streaming.warmup import warm_up
 from streaming.writer_context import WriterContext
 
 __all__ = ["LandingService", "run"]
@@ -38,6 +54,8 @@ logger = logging.getLogger("tidegate.streaming.service")
 POLL_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
 SNAPSHOT_NAME: Final = "_seen.parquet"
+_WARM_UP_ROUNDS: Final = 1
+_WARM_UP_RECORDS: Final = 200
 
 
 def run(
@@ -98,7 +116,7 @@ class LandingService:
         # Only where driver and executors share this machine's disk can both see the throw-away table.
         if self.settings.warm_up and self.settings.master.startswith("local") and not self._is_behind():
             self.state.set(ready=False, detail="warming Spark up")
-            warm_up(self.session.spark, stop)
+            _warm_up(self.session.spark, stop)
         pause = 0.0
         while not stop.wait(pause):
             if not wait_for_kafka(self.kafka, stop, lambda why: self.state.set(ready=False, detail=why)):
@@ -190,3 +208,47 @@ class LandingService:
         return classify_query_failure(
             error, bootstrap_servers=self.kafka.bootstrap_servers, log=str(self.session.jvm.log)
         )
+
+
+def _warm_up(spark: SparkSession, stop: threading.Event) -> None:
+    """Land made-up records into a table in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="tidegate-warm-up-") as root:
+        for table in TABLES.values():
+            create_table(root, table, log_retention_hours=1)
+        readings, dead_letters = (Appender(spark, root, table) for table in (READINGS_TABLE, DEAD_LETTERS))
+        records, seen = spark.range(_WARM_UP_RECORDS, numPartitions=1), DedupIndex()
+        record = encode_record(_warm_up_record()).decode()
+        for _ in range(_WARM_UP_ROUNDS):
+            if stop.is_set():
+                return
+            now = datetime.now(UTC)
+            raw = decode_stream(
+                records.select(
+                    F.lit(b"warm-up").alias("key"),
+                    F.when(F.col("id") % 20 == 0, F.lit("{").cast("binary"))
+                    .otherwise(F.lit(record).cast("binary"))
+                    .alias("value"),
+                    F.lit(READINGS).alias("topic"),
+                    F.col("id").cast("int").alias("partition"),
+                    F.col("id").alias("offset"),
+                    F.lit(now).alias("timestamp"),
+                )
+            )
+            for appender, rows in (
+                (readings, reading_rows(raw, landed_at(now)).drop("position")),
+                (dead_letters, dead_letter_rows(raw, landed_at(now))),
+            ):
+                append = appender.begin()
+                append.write(rows.coalesce(1))
+                if appender is readings:
+                    seen.duplicates(append.read_back(KEY_COLUMNS))
+                append.commit(encode_metadata({"warm-up": True}))
+
+
+def _warm_up_record() -> ReadingRecord:
+    received_us = int(datetime.now(UTC).timestamp() * 1_000_000)
+    readings = [Reading("temperature", value=21.5, unit="°C", time_us=received_us), Reading("state", text="on")]
+    return ReadingRecord(
+        v=1, gateway="warm-up", epoch=1, number=1, received_us=received_us, topic="warm-up", device="warm-up", readings=readings,
+        message_id="bs:1:1", boot=1, seq=1,
+    )  # fmt: skip

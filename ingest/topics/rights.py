@@ -9,10 +9,18 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AclOperation
 
 from ingest.contract.errors import FatalError, MissingRightError
+from ingest.contract.topics import stream_topic
 from ingest.kafka_settings import KafkaSettings
 from ingest.topics.admin import DENIED, TIMEOUT_SECONDS, admin_client, no_answer_error, result_of
 
-__all__ = ["is_denied", "missing_group_rights", "missing_right", "missing_rights", "topic_not_found"]
+__all__ = [
+    "check_stream_rights",
+    "is_denied",
+    "missing_group_rights",
+    "missing_right",
+    "missing_rights",
+    "topic_not_found",
+]
 
 Resource = Literal["topic", "group", "cluster"]
 
@@ -97,6 +105,21 @@ def missing_group_rights(settings: KafkaSettings, group: str) -> list[str]:
         f"asking for the rights on group {group}",
         is_there=False,
     )
+
+
+def check_stream_rights(kafka: KafkaSettings, name: str) -> None:
+    """Ask whether this user may write and read the topic of the stream, which exists. It is read only after a crash.
+
+    Raises:
+        MissingRightError: it may not; names each right that is missing.
+        RetryableError: Kafka does not answer.
+    """
+    topic = stream_topic(name)
+    missing = missing_rights(kafka, topic)
+    lacking = [right for right in ("WRITE", "READ") if right in missing]
+    if lacking:
+        doing = f"{' and '.join(lacking).lower()} topic {topic}, which its stream writes, and reads after a crash"
+        raise missing_right(kafka, doing, " and ".join(lacking))
 
 
 def _is_hidden(settings: KafkaSettings, topic: str) -> bool:

@@ -20,8 +20,7 @@ from streaming.derive.file_rows import rows_of
 from streaming.derive.fold import minute_partials, spark_literal
 from streaming.derive.reading_changes import ReadingChanges, changes_since, files_in_ranges, oldest_day
 from streaming.derive.rollups_table import SMALL_ROWS, RollupPass, RollupTable
-from streaming.derive.watermark import Watermark
-from streaming.derive.windows import HOUR_US, SHAPES, ChangedRange
+from streaming.derive.windows import HOUR_US, SHAPES, ChangedRange, Watermark
 from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:

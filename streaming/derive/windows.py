@@ -1,4 +1,8 @@
-"""The windows of each rollup table, and which of them a minute, a range or the watermark touches. Times are µs of the epoch."""
+"""The windows of each rollup table, which of them a minute or a range touches, and the watermark that makes them final.
+
+Up to the watermark, event time is taken as complete. It only ever moves forward; no clock of a device moves it. Times are µs of
+the epoch.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -7,7 +11,7 @@ from typing import Final
 from lakehouse.derived_tables import ROLLING_15M, ROLLUPS_1H, ROLLUPS_1M, ROLLUPS_5M
 from lakehouse.tables import Table
 
-__all__ = ["DAY_US", "HOUR_US", "MINUTE_US", "SHAPES", "ChangedRange", "WindowShape", "floor_to_step"]
+__all__ = ["DAY_US", "HOUR_US", "MINUTE_US", "SHAPES", "ChangedRange", "Watermark", "WindowShape", "floor_to_step"]
 
 MINUTE_US: Final = 60_000_000
 HOUR_US: Final = 60 * MINUTE_US
@@ -68,3 +72,39 @@ SHAPES: Final = (
     WindowShape(ROLLING_15M, 15 * MINUTE_US, MINUTE_US, HOUR_US),
 )
 """Shapes in the order in which a pass writes them."""
+
+
+@dataclass(slots=True)
+class Watermark:
+    """Decides from what was seen, and from how long nothing was, up to where windows are final.
+
+    Args:
+        delay: how far it stays behind the newest reading.
+        idle: after so long without a reading it follows the wall clock, `delay + idle` behind it, so that a quiet fleet
+            still gets its last windows final.
+        heard_at: when readings last came; at first, when the process began.
+    """
+
+    delay: int
+    idle: int
+    heard_at: int
+
+    def heard(self, now: int) -> None:
+        """Note that readings came."""
+        self.heard_at = max(self.heard_at, now)
+
+    def after(self, current: int | None, newest: int | None, now: int) -> int | None:
+        """The watermark that follows `current`; None while no reading was ever seen.
+
+        Args:
+            current: the one so far.
+            newest: the largest of min(event time, receive time + allowed skew) of the new readings, where there are any.
+            now: the wall clock.
+        """
+        reached = [] if current is None else [current]
+        if newest is not None:
+            # A gateway whose clock is ahead must not make windows final that have not begun.
+            reached.append(min(newest - self.delay, now))
+        if reached and now - self.heard_at >= self.idle:
+            reached.append(now - self.delay - self.idle)
+        return max(reached, default=None)

@@ -2,31 +2,38 @@
 
 One transaction per table, the hot path's tables first; then the derived tables take that in, and what they still hold of
 the device is removed too. Killed anywhere, the request continues where it was.
+
+First it waits for the landing and the SQL streams: records in Kafka that they have not read may hold the device.
 """
 
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.errors import TidegateError
 from ingest.contract.topics import GATEWAY_STATE
+from ingest.topics.offsets import end_offsets
 from lakehouse.catalog import table_names
 from lakehouse.derived_tables import DERIVED
 from lakehouse.requests import Request
 from lakehouse.tables import DEAD_LETTERS, TABLES
+from streaming.checkpoint import Checkpoint
 from streaming.derive.cursor import read_cursor
 from streaming.derive.deriver import Deriver, derivations
-from streaming.history.gateway_erasure import forget_state
 from streaming.history.journal import device_hash
 from streaming.history.log_forgetting import begin_log_again
 from streaming.history.naming_letters import NamingLetters, find_naming
 from streaming.history.plan_correction import require_device
 from streaming.history.plan_erasure import erasable, selection_of
-from streaming.history.positions import await_positions
 from streaming.history.receipt import ErasureReceipt, kafka_forgets, remarks, table_forgets
 from streaming.history.rewrite import applied, rewrite_files, table_of
 from streaming.history.selection import find_matches
-from streaming.history.side_files import forget_traces
+from streaming.history.traces import forget_state, forget_traces
+from streaming.landing_offsets import Offsets, newest_mark
 from streaming.sql.applied_streams import load_applied
+from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.stream_supervisor import supervisor_of
 from streaming.writer_context import WriterContext
 
@@ -38,6 +45,11 @@ __all__ = ["KIND", "erase"]
 KIND: Final = "erase"
 MOST_PASSES: Final = 20
 _NOTHING: Final = {"rows": 0, "files": 0}
+
+LONGEST_WAIT_SECONDS: Final = 120.0
+STALLED_SECONDS = 30.0
+"""Without a batch for so long, waiting brings nothing."""
+POLL_SECONDS: Final = 0.1
 
 
 def erase(writer: WriterContext, request: Request) -> dict[str, Any]:
@@ -187,3 +199,52 @@ def _finish(writer: WriterContext, receipt: ErasureReceipt, device: str, unlooke
         remarks=remarks(kafka, content["not_landed"], content["streams_behind"], stateful),
     )
     return receipt.content
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadRecords:
+    """Unread records in Kafka; `landing` is None if Kafka or the checkpoint cannot tell."""
+
+    landing: int | None
+    streams: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def total(self) -> int:
+        """All together."""
+        return (self.landing or 0) + sum(self.streams.values())
+
+
+def await_positions(writer: WriterContext) -> UnreadRecords:
+    """Wait until the present records in Kafka are read; return the unread ones if it takes too long or nothing lands."""
+    try:
+        ends = {topic: end_offsets(writer.kafka, topic) for topic in writer.topics.names}
+        found = _unread(writer, ends)
+        moved_at, deadline = time.monotonic(), time.monotonic() + LONGEST_WAIT_SECONDS
+        while found.total and writer.seen is not None and time.monotonic() < min(deadline, moved_at + STALLED_SECONDS):
+            time.sleep(POLL_SECONDS)
+            now = _unread(writer, ends)
+            found, moved_at = now, time.monotonic() if now.total < found.total else moved_at
+    except TidegateError:
+        return UnreadRecords(None)
+    return found
+
+
+def _unread(writer: WriterContext, ends: Offsets) -> UnreadRecords:
+    done = Checkpoint(writer.spark, writer.settings.checkpoint).next_offsets()
+    if done is None:
+        mark = newest_mark(writer.root, "readings")
+        done = mark.ends if mark is not None else {}
+    streams = {}
+    for name, stream in load_applied(writer.root).items():
+        path = checkpoint_path(writer.settings.checkpoint, name, stream.incarnation)
+        at = StreamCheckpoint(writer.spark, path).next_offsets() or stream.start
+        # A stream reads some of the topics only.
+        if count := _unread_count(at, {topic: parts for topic, parts in ends.items() if topic in at}):
+            streams[name] = count
+    return UnreadRecords(_unread_count(done, ends), streams)
+
+
+def _unread_count(done: Offsets, ends: Offsets) -> int:
+    return sum(
+        max(0, end - done.get(topic, {}).get(part, 0)) for topic, parts in ends.items() for part, end in parts.items()
+    )

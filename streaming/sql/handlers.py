@@ -7,6 +7,7 @@ from ingest.contract.errors import ConfigError, TidegateError
 from ingest.contract.topics import stream_group, stream_topic
 from ingest.groups.offset_mirror import delete_group
 from ingest.topics.offsets import begin_offsets, end_offsets
+from ingest.topics.rights import check_stream_rights
 from ingest.topics.setup import create_topic, delete_topic
 from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.requests import Request
@@ -23,7 +24,6 @@ from streaming.sql.definition_changes import DefinitionChange, compare, refused,
 from streaming.sql.delete_table import delete_table
 from streaming.sql.prepare_stream import PreparedStream, prepare_stream
 from streaming.sql.realtime import catch_up_stream, check_slots
-from streaming.sql.rights import check_stream_rights
 from streaming.sql.sinks import ensure_table, refuse_other_types
 from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.stream_query import was_started

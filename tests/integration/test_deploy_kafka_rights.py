@@ -25,10 +25,10 @@ from ingest.contract.errors import MissingRightError
 from ingest.contract.topics import stream_topic
 from ingest.kafka_settings import KafkaSettings
 from ingest.security import client_conf
+from ingest.topics.rights import check_stream_rights
 from ingest.topics.setup import create_topic
 from streaming.sql.applied_streams import AppliedStream
 from streaming.sql.definition_changes import CheckpointShape
-from streaming.sql.rights import check_stream_rights
 
 Captured = pytest.CaptureFixture[str]
 TOPIC, GROUP = "rights", "rights-group"

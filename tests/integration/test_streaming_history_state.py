@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ingest.contract.forget import FORGET_KEY, decode_forget, device_digest
 from ingest.gateway_state import read_newer, read_state
 from ingest.kafka_settings import KafkaSettings
-from streaming.history.gateway_erasure import forget_state
+from streaming.history.traces import forget_state
 
 
 def test_an_erasure_replaces_what_names_the_device_and_tells_gateways(kafka_server: Any, unique_name: str) -> None:

@@ -23,7 +23,6 @@ from streaming.dedup_index import DedupIndex
 from streaming.derive.cursor import encode_cursor
 from streaming.derive.deriver import Deriver, derivations
 from streaming.history import erase as erase_module
-from streaming.history import positions
 from streaming.history.erase import erase
 from streaming.history.journal import CorrectionJournal
 from streaming.history.row_correction import RowCorrection
@@ -86,7 +85,7 @@ def _content(path: Path) -> object:
 def test_a_device_leaves_every_table_and_what_is_beside_them(
     lander: Any, record: Any, dead_letter: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(positions, "STALLED_SECONDS", 120.0)  # a busy machine is no failure
+    monkeypatch.setattr(erase_module, "STALLED_SECONDS", 120.0)  # a busy machine is no failure
     refused, unnamed = dead_letter(4), dead_letter(5, f'{{"who": "{SECRET}"'.encode())
     refused.device = SECRET
     lander.land(record(1, seq=1, device=SECRET), record(2, seq=1, device="d2"), dead_letter(3), refused, unnamed)

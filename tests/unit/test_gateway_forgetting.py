@@ -9,7 +9,7 @@ from gateway.memory.restart_state import GatewayState
 from ingest.contract.forget import FORGET_KEY, decode_forget, device_digest, encode_forget
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.memory import MemoryLog
-from streaming.history.gateway_erasure import plan_replacements
+from streaming.history.traces import plan_replacements
 
 
 def state(log: MemoryLog) -> dict[str, bytes]:

@@ -29,7 +29,7 @@ from streaming.derive.windows import ChangedRange
 from streaming.history.device_names import DeviceNames
 from streaming.history.log_forgetting import erasure_waits
 from streaming.history.receipt import SPARE_SECONDS, ErasureReceipt, table_forgets
-from streaming.history.side_files import forget_traces
+from streaming.history.traces import forget_traces
 from streaming.landing_offsets import parse_mark
 from streaming.maintain.retention_holds import LONGEST_SECONDS
 from streaming.maintain.table_maintainer import drop_old_copies

@@ -8,8 +8,7 @@ import pytest
 
 from lakehouse.file_stats import as_micros
 from streaming.derive.reading_changes import ReadingChanges, changes_since
-from streaming.derive.watermark import Watermark
-from streaming.derive.windows import DAY_US, HOUR_US, MINUTE_US, SHAPES, ChangedRange
+from streaming.derive.windows import DAY_US, HOUR_US, MINUTE_US, SHAPES, ChangedRange, Watermark
 
 ONE, FIVE, HOUR, ROLLING = SHAPES
 SECOND_US = 1_000_000

@@ -165,7 +165,7 @@ def test_a_right_that_is_needed_after_a_crash_only_is_asked_for_before_anything_
     writer.kafka = KafkaSettings(sasl_username="guest")
     monkeypatch.setattr(handlers, "create_topic", lambda *_, **__: done.append("made"))
     monkeypatch.setattr(handlers, "starts_of", lambda *_: {})
-    monkeypatch.setattr("streaming.sql.rights.missing_rights", lambda *_: missing)
+    monkeypatch.setattr("ingest.topics.rights.missing_rights", lambda *_: missing)
     stop = SimpleNamespace(stop_stream=lambda name: done.append("stopped"))
     monkeypatch.setattr(handlers, "supervisor_of", lambda root: stop)
     lacking = [right for right in ("WRITE", "READ") if right in missing]
