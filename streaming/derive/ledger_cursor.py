@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from streaming.derive.ledger_epochs import Holes
-from streaming.derive.ledger_facts import Settling
+from streaming.derive.ledger_settling import Holes, Settling
 from streaming.landing_offsets import Offsets, parse_offsets
 
 __all__ = ["LedgerCursor", "has_landed_up_to"]

@@ -24,19 +24,17 @@ the first pass after it found. There the difference is called `duplicate`, what 
 `shared`, and dead_lettered is what outcomes count, as before.
 """
 
-import json
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lakehouse.derived_tables import LEDGER
+from streaming.derive.ledger_settling import Settling
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 __all__ = [
     "FACTS",
-    "Settling",
     "copied_facts",
     "counted_facts",
     "ledger_rows",
@@ -57,122 +55,6 @@ _MOST: Final = (
 )  # fmt: skip
 FACTS: Final = ("device", "minute", *SUMS, "open", *_MOST)
 """`fresh`: an outcome of this pass counts here; `touched`: anything of this pass does; `unknown`: copies or letters are not."""
-
-LEFT: Final = timedelta(days=1)
-LONGEST: Final = timedelta(days=8)
-"""A message that landed so long before the ledger first sees it is not noted: its outcome came long ago, or never. `LEFT`
-goes for connections that another one followed; a session of the broker does not last longer than `LONGEST`."""
-
-Upto = Mapping[str, Mapping[str, int]]
-Holes = Mapping[str, Mapping[str, Sequence[Sequence[int]]]]
-
-
-class Settling:
-    """Facts that decide whether a row is settled, and which messages outcomes have counted.
-
-    Args:
-        upto: gateway -> epoch -> last number counted.
-        now: the wall clock.
-        young: a row waits for the outcomes of what was received after this.
-        all_landed: all records of the messages that any outcome so far counts have landed.
-        older_landed: those of the outcomes before this pass have.
-        forgotten: gateway -> the epoch before which all that are not in `upto` were counted once.
-        holes: gateway -> epoch -> ranges (first, last) up to its last number that no outcome counts.
-        copies_known: False where this pass takes in what landed before copies were counted.
-        uncertain: devices of which readings were deleted before the ledger counted them.
-        retained_since: the first day of which retention has taken nothing, where the ledger has counted nothing yet.
-
-    Attributes:
-        erased: hash of each device that was erased -> until when what it sent is gone on purpose, in epoch µs.
-    """
-
-    def __init__(
-        self,
-        upto: Upto,
-        now: datetime,
-        young: datetime,
-        *,
-        all_landed: bool,
-        older_landed: bool,
-        forgotten: Mapping[str, int],
-        holes: Holes | None = None,
-        copies_known: bool = True,
-        uncertain: Collection[str] = (),
-        retained_since: str = "",
-    ) -> None:
-        self._upto, self._forgotten, self._holes = json.dumps(upto), json.dumps(forgotten), json.dumps(holes or {})
-        self._newest = json.dumps({gateway: max(map(int, epochs)) for gateway, epochs in upto.items() if epochs})
-        self._now, self._young = now, young
-        self.all_landed, self.older_landed = all_landed, older_landed
-        self._copies_known, self._uncertain, self._retained_since = copies_known, sorted(uncertain), retained_since
-        self.erased: Mapping[str, int] = {}
-
-    @property
-    def may_settle(self) -> bool:
-        """True if rows that no outcome of this pass counts in can be settled."""
-        return self.all_landed or self.older_landed
-
-    def now(self) -> "Column":
-        """The wall clock."""
-        return _moving(self._now)
-
-    def young(self) -> "Column":
-        """The oldest moment that counts as young."""
-        return _moving(self._young)
-
-    def is_unknown(self) -> "Column":
-        """Return whether the fate of the row's missing messages cannot be known."""
-        from pyspark.sql import functions as F
-
-        if not self._copies_known:
-            return F.lit(True)
-        is_uncertain = F.col("device").isin(self._uncertain) | self.is_erased()
-        if self._retained_since:
-            is_uncertain |= F.to_date("minute") < F.to_date(F.lit(self._retained_since))
-        return is_uncertain
-
-    def is_erased(self) -> "Column":
-        """Return whether all messages of the row's device and minute up to then were erased."""
-        from pyspark.sql import functions as F
-
-        if not self.erased:
-            return F.lit(False)
-        until = F.from_json(F.lit(json.dumps(self.erased)), "map<string, bigint>")
-        return F.coalesce(F.unix_micros("minute") <= until[F.sha2(F.col("device").cast("binary"), 256)], F.lit(False))
-
-    def is_counted(self, gateway: "Column", epoch: "Column", number: "Column") -> "Column":
-        """Return whether an outcome counts the message, of the epochs that are in `upto`."""
-        from pyspark.sql import functions as F
-
-        last = F.from_json(F.lit(self._upto), "map<string, map<string, bigint>>")[gateway][epoch.cast("string")]
-        holes = F.from_json(F.lit(self._holes), "map<string, map<string, array<array<bigint>>>>")
-        own = holes[gateway][epoch.cast("string")]
-        in_hole = F.exists(own, lambda hole: number.between(hole[0], hole[1]))
-        return F.coalesce(number <= last, F.lit(False)) & ~F.coalesce(in_hole, F.lit(False))
-
-    def is_forgotten(self, gateway: "Column", epoch: "Column") -> "Column":
-        """Return whether all messages of the epoch were counted once, as far as it is known."""
-        from pyspark.sql import functions as F
-
-        known = F.from_json(F.lit(self._upto), "map<string, map<string, bigint>>")[gateway][epoch.cast("string")]
-        before = F.from_json(F.lit(self._forgotten), "map<string, bigint>")[gateway]
-        return F.coalesce(known.isNull() & (epoch < before), F.lit(False))
-
-    def is_given_up(self, gateway: "Column", epoch: "Column", landed_at: "Column") -> "Column":
-        """Return whether no outcome can count the message any more: those of a connection come before those of the next."""
-        from pyspark.sql import functions as F
-
-        newest = F.from_json(F.lit(self._newest), "map<string, bigint>")[gateway]
-        left, long_ago = _moving(self._now - LEFT), _moving(self._now - LONGEST)
-        return F.coalesce(((epoch < newest) & (landed_at < left)) | (landed_at < long_ago), F.lit(False))
-
-
-def _moving(moment: datetime) -> "Column":
-    """Return a constant that differs in each pass: as a plain literal it would make Spark compile the code again."""
-    from pyspark.sql import functions as F
-
-    us = int(moment.timestamp() * 1_000_000)
-    return F.expr(f"get(array(timestamp_micros({us}L)), length(device) - length(device))")
 
 
 def stored_facts(readings: "DataFrame", settling: Settling, late_after_us: int) -> "DataFrame":

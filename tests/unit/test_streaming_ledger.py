@@ -28,11 +28,16 @@ from streaming.derive import devices_derivation as devices
 from streaming.derive import ledger
 from streaming.derive.derived_table import DerivedTable
 from streaming.derive.devices_derivation import DevicesDerivation
-from streaming.derive.ledger import LedgerDerivation
+from streaming.derive.ledger import HOT_ROWS, LedgerDerivation, cuts_of, minutes_in
 from streaming.derive.ledger_cursor import LedgerCursor, has_landed_up_to
-from streaming.derive.ledger_epochs import KEPT_EPOCHS, forgotten_before, holes_after, later_numbers, newest_epochs
-from streaming.derive.ledger_facts import Settling
-from streaming.derive.ledger_files import HOT_ROWS, cuts_of, minutes_in
+from streaming.derive.ledger_settling import (
+    KEPT_EPOCHS,
+    Settling,
+    forgotten_before,
+    holes_after,
+    later_numbers,
+    newest_epochs,
+)
 from streaming.derive.outcomes import OUTCOME_SCHEMA, OutcomeSums
 from streaming.derive.shared_arrivals import (
     SharedArrivals,
