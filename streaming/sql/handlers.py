@@ -21,10 +21,9 @@ from streaming.sql.applied_streams import (
     streams_folder,
 )
 from streaming.sql.definition_changes import DefinitionChange, compare, refused, survives
-from streaming.sql.delete_table import delete_table
+from streaming.sql.output_table import delete_table, ensure_table, refuse_other_types
 from streaming.sql.prepare_stream import PreparedStream, prepare_stream
 from streaming.sql.realtime import catch_up_stream, check_slots
-from streaming.sql.sinks import ensure_table, refuse_other_types
 from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.stream_query import was_started
 from streaming.sql.stream_supervisor import supervisor_of

@@ -20,8 +20,7 @@ from streaming.decode import decode_stream, reading_rows
 from streaming.kafka_source import LandedTopics, kafka_options
 from streaming.landing_offsets import Offsets
 from streaming.sql.header import StreamDefinition
-from streaming.sql.sources import StatementSources, StreamSource
-from streaming.sql.statement import first_line, read_statement
+from streaming.sql.statement import StatementSources, StreamSource, first_line, read_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

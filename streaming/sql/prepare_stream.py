@@ -1,18 +1,17 @@
 """Prepare a file's text for applying: checked against the present sources, nothing started."""
 
-import json
 from dataclasses import dataclass
-from typing import Any
 
 from streaming.sql.applied_streams import load_applied
 from streaming.sql.definition_changes import CheckpointShape
 from streaming.sql.header import StreamDefinition, parse_definition
 from streaming.sql.output_frame import from_stream, make_frame, new_session
+from streaming.sql.output_table import table_schema
 from streaming.sql.shape import check_streamable, shape_of
-from streaming.sql.sources import StatementSources, find_sources
+from streaming.sql.statement import StatementSources, find_sources
 from streaming.writer_context import WriterContext
 
-__all__ = ["PreparedStream", "prepare_stream", "table_schema"]
+__all__ = ["PreparedStream", "prepare_stream"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +42,3 @@ def prepare_stream(writer: WriterContext, name: str, text: str) -> PreparedStrea
     shape = shape_of(definition, rows, sources=sources.names, tables=sources.tables, partitions=partitions)
     check_streamable(definition, shape, rows, where)
     return PreparedStream(definition, sources, shape, table_schema(rows.schema.json()))
-
-
-def table_schema(schema: str) -> str:
-    """A schema without Spark's private metadata, everything nullable: what a later definition writes may lack columns."""
-    return json.dumps(_relaxed(json.loads(schema)))
-
-
-def _relaxed(kind: Any) -> Any:
-    if not isinstance(kind, dict):
-        return kind
-    relaxed = {key: _relaxed(value) for key, value in kind.items()}
-    if "fields" in relaxed:
-        fields = [{**_relaxed(field), "nullable": True, "metadata": {}} for field in kind["fields"]]
-        relaxed["fields"] = fields
-    for key in ("containsNull", "valueContainsNull"):
-        if key in relaxed:
-            relaxed[key] = True
-    return relaxed

@@ -24,13 +24,12 @@ from streaming.landing_offsets import Offsets
 from streaming.sql.applied_streams import AppliedStream, ShadowStream, load_applied, load_shadow, new_incarnation
 from streaming.sql.definition_changes import compare, refused
 from streaming.sql.marks import StreamMark
+from streaming.sql.output_table import ensure_table, refuse_other_types, time_expression
 from streaming.sql.prepare_stream import PreparedStream, prepare_stream
-from streaming.sql.sinks import ensure_table, refuse_other_types
 from streaming.sql.spans import history_rows, kafka_rows
 from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.stream_query import start_stream
 from streaming.sql.swap import forget_shadow, shadow_name
-from streaming.sql.time_column import time_expression
 from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:

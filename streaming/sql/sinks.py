@@ -18,24 +18,22 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from ingest.contract.errors import ConfigError, FatalError
+from ingest.contract.errors import FatalError
 from ingest.contract.topics import stream_topic
 from ingest.kafka_settings import KafkaSettings
 from ingest.security import jvm_conf
 from ingest.topics.offsets import end_offsets
 from lakehouse.append import Appender
-from lakehouse.paths import table_uri
-from lakehouse.tables import Column, Table
 from streaming.batches import BatchRunner
 from streaming.landing_offsets import Offsets, beyond, has_records, largest_offsets
 from streaming.sql.applied_streams import AppliedStream
 from streaming.sql.marks import StreamMark, newest_stream_mark
 from streaming.sql.output_frame import TIME_FORMAT
-from streaming.sql.prepare_stream import table_schema
+from streaming.sql.output_table import ensure_table
 from streaming.sql.sent_records import (
     Records,
     SentFile,
@@ -55,18 +53,13 @@ if TYPE_CHECKING:
 __all__ = [
     "StreamSink",
     "counted_records",
-    "ensure_table",
     "find_unstored_start",
     "numbered_records",
     "partial_batch_name",
-    "refuse_other_types",
     "send_records",
-    "table_of",
     "topic_rows",
     "write_topic",
 ]
-
-_PLAIN: Final = ("string", "timestamp", "date", "bigint", "int", "double")
 
 
 def find_unstored_start(starts: Offsets, ends: Offsets, stored: Offsets, *, replay: bool) -> Offsets | None:
@@ -83,80 +76,6 @@ def find_unstored_start(starts: Offsets, ends: Offsets, stored: Offsets, *, repl
     if not left and (replay or has_records(starts, ends)):
         return None
     return begin
-
-
-def table_of(name: str, columns: tuple[tuple[str, str], ...]) -> Table:
-    """The definition of a stream's table: partitioned by `date` where the output has such a day."""
-    plain = [column for column, kind in columns if kind in _PLAIN]
-    return Table(
-        name=name,
-        comment="Output of a SQL-defined stream: `tidegate streams ls`.",
-        columns=tuple(Column(column, kind, "") for column, kind in columns),
-        statistics=tuple(plain[:8]),
-        partitioned_by=("date",) if ("date", "date") in columns else (),
-    )
-
-
-def ensure_table(root: str, name: str, schema: str, *, log_retention_hours: int) -> Table:
-    """Make the table, or add the columns that are new; `schema` is Spark's JSON, which is Delta's too.
-
-    Raises:
-        ConfigError: a column that is there has another type.
-    """
-    from deltalake import DeltaTable, Schema
-
-    wanted = Schema.from_json(schema)
-    columns = tuple((field["name"], _kind(field["type"])) for field in json.loads(schema)["fields"])
-    table, uri = table_of(name, columns), table_uri(root, name)
-    if not DeltaTable.is_deltatable(uri):
-        properties = dict(table.properties(log_retention_hours=log_retention_hours))
-        DeltaTable.create(
-            uri, schema=wanted, partition_by=list(table.partitioned_by), name=name, description=table.comment,
-            configuration=properties,
-        )  # fmt: skip
-        return table
-    refuse_other_types(root, name, schema)
-    stored = DeltaTable(uri)
-    known = {field.name for field in stored.schema().fields}
-    if new := [field for field in wanted.fields if field.name not in known]:
-        stored.alter.add_columns(new)
-    return Table(table.name, table.comment, table.columns, table.statistics, tuple(stored.metadata().partition_columns))
-
-
-def refuse_other_types(root: str, name: str, schema: str, *, anew: str | None = None) -> None:
-    """Refuse a definition whose column has another type than the table's column of that name; its other columns may differ.
-
-    Args:
-        root: of the tables.
-        name: of the table.
-        schema: what is to be written, as Spark's JSON.
-        anew: how to create the table again, if that is not by dropping the stream.
-
-    Raises:
-        ConfigError: names the column, both types and what to do.
-    """
-    from deltalake import DeltaTable, Schema
-
-    if not DeltaTable.is_deltatable(uri := table_uri(root, name)):
-        return
-    stored, wanted = _types(DeltaTable(uri).schema().to_json()), _types(Schema.from_json(schema).to_json())
-    for column, kind in wanted.items():
-        if stored.get(column, kind) != kind:
-            anew = anew or f"drop the stream without --keep-table and apply it again (`tidegate streams drop {name}`)"
-            msg = (
-                f"Column {column} of the table {name} is {_kind(stored[column])}, but the statement gives {_kind(kind)}; a "
-                f"table's column keeps its type. CAST it back to {_kind(stored[column])}, or {anew}."
-            )
-            raise ConfigError(msg)
-
-
-def _types(schema: str) -> dict[str, Any]:
-    return {field["name"]: field["type"] for field in json.loads(table_schema(schema))["fields"]}
-
-
-def _kind(kind: Any) -> str:
-    names = {"long": "bigint", "integer": "int"}
-    return names.get(kind, kind) if isinstance(kind, str) else json.dumps(kind)
 
 
 class StreamSink(BatchRunner):

@@ -9,8 +9,9 @@ from streaming.landing_offsets import Offsets
 from streaming.sql.applied_streams import AppliedStream, load_applied
 from streaming.sql.marks import StreamMark
 from streaming.sql.output_frame import from_history, from_kafka, make_frame, new_session
-from streaming.sql.sinks import ensure_table, write_topic
-from streaming.sql.sources import StatementSources, StreamSource, find_sources
+from streaming.sql.output_table import ensure_table
+from streaming.sql.sinks import write_topic
+from streaming.sql.statement import StatementSources, StreamSource, find_sources
 from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ from streaming.landing_offsets import Offsets
 from streaming.sql.applied_streams import AppliedStream, new_incarnation, read_json, streams_folder
 from streaming.sql.marks import newest_stream_mark
 from streaming.sql.output_frame import from_stream, make_frame, new_session
+from streaming.sql.output_table import time_expression
 from streaming.sql.position import PositionFollower, refuse_lost_records, resume_offsets
 from streaming.sql.realtime import catch_up_stream, check_slots, start_realtime
 from streaming.sql.sinks import StreamSink
 from streaming.sql.spans import kafka_rows, sources_of, write_history
 from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
 from streaming.sql.swap import finished
-from streaming.sql.time_column import time_expression
 from streaming.writer_context import WriterContext
 
 __all__ = ["RunningStream", "progress_of", "resolve_incarnation", "start_stream", "was_started"]

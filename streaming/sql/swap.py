@@ -34,12 +34,12 @@ from streaming.sql.applied_streams import (
     streams_folder,
 )
 from streaming.sql.marks import StreamMark, newest_stream_mark
+from streaming.sql.output_table import delete_table, ensure_table, time_expression
 from streaming.sql.position import newest_position
 from streaming.sql.sent_records import SentFile, SentRecords, UnmatchedRecords, sent_since
-from streaming.sql.sinks import counted_records, ensure_table, write_topic
+from streaming.sql.sinks import counted_records, write_topic
 from streaming.sql.spans import history_rows, kafka_rows
 from streaming.sql.stream_offsets import StreamCheckpoint, checkpoint_path
-from streaming.sql.time_column import time_expression
 from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
@@ -108,8 +108,6 @@ def finished(writer: WriterContext, live: AppliedStream) -> AppliedStream:
 
 def forget_shadow(writer: WriterContext, name: str) -> None:
     """Delete the shadow's file and table."""
-    from streaming.sql.delete_table import delete_table
-
     remove_file(streams_folder(writer.root) / f"{name}.shadow")
     delete_table(writer, shadow_name(name))
 

@@ -196,7 +196,7 @@ def test_of_a_batch_that_was_sent_in_part_the_rest_is_sent_in_order(lake: Any) -
 def test_a_clock_that_runs_ahead_moves_no_watermark_further_than_kafkas_own(lake: Any) -> None:
     from streaming.sql.header import parse_definition
     from streaming.sql.output_frame import make_frame, new_session
-    from streaming.sql.sources import StatementSources, StreamSource
+    from streaming.sql.statement import StatementSources, StreamSource
 
     session = new_session(lake.spark, partitions=1)
     rows = session.sql(

@@ -13,7 +13,7 @@ from streaming.sql.applied_streams import AppliedStream, ShadowStream, load_appl
 from streaming.sql.definition_changes import CheckpointShape, compare, survives
 from streaming.sql.golden import read_golden
 from streaming.sql.header import WatermarkClause, parse_definition
-from streaming.sql.prepare_stream import table_schema
+from streaming.sql.output_table import table_schema
 from streaming.sql.stream_folder import find_stream, list_streams
 from streaming.sql.stream_offsets import behind_count, checkpoint_path, end_of, merge_offsets
 

@@ -20,9 +20,9 @@ from streaming.sql import stream_supervisor as supervisor
 from streaming.sql.applied_streams import AppliedStream, ShadowStream, load_applied
 from streaming.sql.definition_changes import CheckpointShape
 from streaming.sql.header import parse_definition
+from streaming.sql.output_table import ensure_table
 from streaming.sql.prepare_stream import PreparedStream
-from streaming.sql.sinks import ensure_table
-from streaming.sql.sources import StatementSources
+from streaming.sql.statement import StatementSources
 
 TEXT = "-- sink: table\nSELECT device, n FROM readings\n"
 OTHER = TEXT.replace(" n ", " CAST(n AS STRING) AS n ")
