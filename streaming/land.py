@@ -32,7 +32,7 @@ from ingest.contract.reasons import Reason
 from lakehouse import tables
 from lakehouse.append import Append, Appender
 from lakehouse.data_files import read_columns
-from lakehouse.local_rows import local_rows
+from lakehouse.frames import local_rows
 from streaming.batches import BatchRunner
 from streaming.checkpoint import Checkpoint
 from streaming.commit_marker import Marker

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Final
 
 from lakehouse.changes import DataFile
 from lakehouse.derived_tables import DEVICES
+from lakehouse.frames import rows_of
 from streaming.derive.derived_table import DerivedTable
-from streaming.derive.file_rows import rows_of
 from streaming.derive.shared_arrivals import (
     DEAD_LETTER_COLUMNS,
     READING_COLUMNS,

@@ -18,11 +18,11 @@ from lakehouse.changes import newest_version, table_files
 from lakehouse.data_files import read_columns
 from lakehouse.derived_tables import DEVICES, LATEST
 from lakehouse.file_stats import may_hold_text
+from lakehouse.frames import rows_of
 from lakehouse.paths import table_uri
 from monitoring.silence import silence_seconds
 from streaming.arrow_sql import ArrowSql
 from streaming.derive.derived_table import DerivedTable
-from streaming.derive.file_rows import rows_of
 from streaming.derive.shared_arrivals import (
     READING_COLUMNS,
     SMALL_ROWS,

@@ -30,7 +30,6 @@ from lakehouse.file_stats import STEP, as_utc
 from lakehouse.paths import is_local, table_uri, to_path
 from streaming.checkpoint import Checkpoint, LocalCheckpoint
 from streaming.derive.derived_table import DerivedTable
-from streaming.derive.ledger_cursor import LedgerCursor, has_landed_up_to
 from streaming.derive.ledger_facts import (
     copied_facts,
     counted_facts,
@@ -40,7 +39,15 @@ from streaming.derive.ledger_facts import (
     refused_facts,
     stored_facts,
 )
-from streaming.derive.ledger_settling import Settling, forgotten_before, holes_after, later_numbers, newest_epochs
+from streaming.derive.ledger_progress import (
+    LedgerCursor,
+    Settling,
+    forgotten_before,
+    has_landed_up_to,
+    holes_after,
+    later_numbers,
+    newest_epochs,
+)
 from streaming.derive.outcomes import OutcomeSums, count_outcomes, read_outcomes
 from streaming.derive.shared_arrivals import (
     DEAD_LETTER_COLUMNS,

@@ -28,7 +28,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
 from lakehouse.derived_tables import LEDGER
-from streaming.derive.ledger_settling import Settling
+from streaming.derive.ledger_progress import Settling
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F
 
 from lakehouse.changes import DataFile, table_files
+from lakehouse.frames import rows_of
 from lakehouse.tables import READINGS
-from streaming.derive.file_rows import rows_of
 from streaming.derive.fold import minute_partials, spark_literal
 from streaming.derive.reading_changes import ReadingChanges, changes_since, files_in_ranges, oldest_day
 from streaming.derive.rollups_table import SMALL_ROWS, RollupPass, RollupTable

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from lakehouse.append import Append, Appender
 from lakehouse.changes import DataFile
 from lakehouse.data_files import read_columns
+from lakehouse.frames import rows_of
 from lakehouse.paths import table_uri
 from streaming.derive.cursor import encode_cursor, read_cursor
-from streaming.derive.file_rows import rows_of
 from streaming.derive.fold import (
     RECOMPUTED,
     WriteStamp,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 from lakehouse.changes import DataFile, LogExpired, VersionChange, newest_version, read_changes, table_files
 from lakehouse.commit_metadata import CommitMetadata
 from lakehouse.derived_tables import LEDGER
+from lakehouse.frames import rows_of
 from lakehouse.tables import DEAD_LETTERS, DUPLICATES, READINGS, Table
-from streaming.derive.file_rows import rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lakehouse.catalog import open_table
 from lakehouse.dataset import dataset_of
-from lakehouse.local_rows import local_rows
+from lakehouse.frames import local_rows
 from lakehouse.paths import table_uri
 from lakehouse.tables import DEAD_LETTERS
 from streaming.history.device_names import DeviceNames

@@ -13,7 +13,7 @@ from lakehouse.catalog import columns_of
 from lakehouse.changes import DataFile, LogExpired, read_changes
 from lakehouse.commit_metadata import encode_metadata
 from lakehouse.derived_tables import ALL_TABLES
-from lakehouse.local_rows import local_rows
+from lakehouse.frames import local_rows
 from lakehouse.paths import table_uri
 from lakehouse.tables import Column, Table, spark_ddl
 from streaming.writer_context import WriterContext

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from ingest.contract.errors import ConfigError
 from lakehouse.derived_tables import ALL_TABLES
-from lakehouse.local_rows import local_rows
+from lakehouse.frames import local_rows
 from lakehouse.tables import spark_ddl
 from streaming.sql.header import StreamDefinition, parse_definition
 from streaming.sql.output_frame import TIME_FORMAT, new_session, run_statement

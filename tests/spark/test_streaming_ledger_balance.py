@@ -14,7 +14,7 @@ from ingest.contract.reading import Reading
 from lakehouse.derived_tables import LEDGER
 from lakehouse.requests import Request
 from streaming.derive.ledger_facts import ledger_rows, merged_facts, own_facts
-from streaming.derive.ledger_settling import Settling
+from streaming.derive.ledger_progress import Settling
 from streaming.history.correct import correct
 from streaming.repair_run import DROP_FLAG
 from tests.support.ledger import MINUTE, Derived, Gateway, booked, expected, utc

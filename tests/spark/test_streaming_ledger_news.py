@@ -8,7 +8,7 @@ import pytest
 from ingest.contract.reading import Reading
 from lakehouse.requests import Request
 from streaming.derive.cursor import read_cursor
-from streaming.derive.ledger_settling import KEPT_EPOCHS
+from streaming.derive.ledger_progress import KEPT_EPOCHS
 from streaming.history import erase as erase_module
 from streaming.history.correct import correct
 from streaming.history.erase import erase

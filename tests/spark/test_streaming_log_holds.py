@@ -17,6 +17,7 @@ from ingest.kafka_settings import KafkaSettings
 from lakehouse.append import Append, Appender
 from lakehouse.changes import newest_version, read_changes, table_files
 from lakehouse.derived_tables import ALL_TABLES
+from lakehouse.frames import rows_of
 from lakehouse.lake_settings import LakeSettings
 from lakehouse.log_holds import snapshot_checkpoint
 from lakehouse.maintenance import JoinPlan
@@ -24,7 +25,6 @@ from lakehouse.maintenance_log import adopt_checkpoint, last_checkpoint, write_c
 from lakehouse.tables import READINGS
 from monitoring.metrics.stream import StreamMetrics
 from streaming.derive.cursor import encode_cursor
-from streaming.derive.file_rows import rows_of
 from streaming.kafka_source import LandedTopics
 from streaming.maintain.maintenance_commits import join_files
 from streaming.maintain.table_maintainer import MaintenanceLimits, TableMaintainer

@@ -18,10 +18,10 @@ from lakehouse.append import Append, Appender
 from lakehouse.changes import table_files
 from lakehouse.create import ensure_tables
 from lakehouse.derived_tables import ALL_TABLES
+from lakehouse.frames import rows_of
 from lakehouse.lake_settings import LakeSettings
 from monitoring.metrics.stream import StreamMetrics
 from streaming.derive.cursor import read_cursor
-from streaming.derive.file_rows import rows_of
 from streaming.derive.rollups import RollupDerivation
 from streaming.kafka_source import LandedTopics
 from streaming.stream_settings import StreamSettings

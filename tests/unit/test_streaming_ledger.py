@@ -29,11 +29,12 @@ from streaming.derive import ledger
 from streaming.derive.derived_table import DerivedTable
 from streaming.derive.devices_derivation import DevicesDerivation
 from streaming.derive.ledger import HOT_ROWS, LedgerDerivation, cuts_of, minutes_in
-from streaming.derive.ledger_cursor import LedgerCursor, has_landed_up_to
-from streaming.derive.ledger_settling import (
+from streaming.derive.ledger_progress import (
     KEPT_EPOCHS,
+    LedgerCursor,
     Settling,
     forgotten_before,
+    has_landed_up_to,
     holes_after,
     later_numbers,
     newest_epochs,
