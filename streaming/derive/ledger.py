@@ -236,7 +236,7 @@ class LedgerDerivation:
             merged.persist()
         try:
             self._own.replace(
-                divide_rows(merged, cuts), replaced, lambda append: _settled_cursor(following, append).encode()
+                _divide_rows(merged, cuts), replaced, lambda append: _settled_cursor(following, append).encode()
             )
         finally:
             if cuts:
@@ -264,7 +264,7 @@ class LedgerDerivation:
 
     def _show_balance(self) -> None:
         """Set the metric of unaccounted messages of the last day; files are read once, and only those with any."""
-        files = unbalanced_files(self._own.files.values())
+        files = _unbalanced_files(self._own.files.values())
         paths = [file.path for file in files]
         if paths != self._unbalanced[0]:
             uri = table_uri(self._writer.root, LEDGER.name)
@@ -279,10 +279,11 @@ class LedgerDerivation:
         """Everything that the tables hold, from the first day on of which all of them have all: it is counted again."""
         arrivals = self._arrivals
         readings = arrivals.readings.news(None)
-        day = max(oldest_day(readings), self._retained_since() if self._own.cursor is not None else "")
+        oldest = min(map(_day_of, readings.files), default="")
+        day = max(oldest, self._retained_since() if self._own.cursor is not None else "")
         found = _Landings(readings, arrivals.dead_letters.news(None), arrivals.duplicates.news(None), day)
         for news in (found.readings, found.letters, found.copies):
-            groups = [([file for file in files if day_of(file) >= day], hashes) for files, hashes in news.groups]
+            groups = [([file for file in files if _day_of(file) >= day], hashes) for files, hashes in news.groups]
             news.groups = [group for group in groups if group[0]]
         return found
 
@@ -295,7 +296,7 @@ class LedgerDerivation:
     def _since(self, day: str) -> list[DataFile]:
         """Our files from a day on; all of them where none of them was ever counted."""
         first = day if self._own.cursor is not None else ""
-        return [file for file in self._own.files.values() if day_of(file) >= first]
+        return [file for file in self._own.files.values() if _day_of(file) >= first]
 
     def _deleted_from(self) -> set[str]:
         """Devices of which a correction deleted readings."""
@@ -338,14 +339,9 @@ def _settled_cursor(following: LedgerCursor, append: Append) -> LedgerCursor:
     return following
 
 
-def day_of(file: DataFile) -> str:
+def _day_of(file: DataFile) -> str:
     """The day whose rows it holds."""
     return str(file.partition.get("date"))
-
-
-def oldest_day(news: TableChanges) -> str:
-    """Return the oldest day of the landed files; empty if there are none."""
-    return min((day_of(file) for file in news.files), default="")
 
 
 def minutes_in(files: Iterable[DataFile], rows: "DataFrame") -> set[datetime]:
@@ -355,14 +351,14 @@ def minutes_in(files: Iterable[DataFile], rows: "DataFrame") -> set[datetime]:
         low, high = as_utc(file.low.get("received_at")), as_utc(file.high.get("received_at"))
         if low is None or high is None or high - low > _WIDE:
             return _exact_minutes(rows)
-        minute = _floor(low)
+        minute = low.replace(second=0, microsecond=0)
         while minute <= high + STEP:
             found.add(minute)
             minute += timedelta(minutes=1)
     return found
 
 
-def unbalanced_files(files: Iterable[DataFile]) -> list[DataFile]:
+def _unbalanced_files(files: Iterable[DataFile]) -> list[DataFile]:
     """The files with a row of which `unaccounted` is not 0, by their statistics."""
     return [file for file in files if file.low.get("unaccounted") or file.high.get("unaccounted")]
 
@@ -370,10 +366,6 @@ def unbalanced_files(files: Iterable[DataFile]) -> list[DataFile]:
 def _exact_minutes(rows: "DataFrame") -> set[datetime]:
     found = rows.selectExpr("unix_seconds(date_trunc('minute', received_at)) AS minute").distinct().collect()
     return {datetime.fromtimestamp(row[0], UTC) for row in found}
-
-
-def _floor(at: datetime) -> datetime:
-    return at.replace(second=0, microsecond=0)
 
 
 def cuts_of(replaced: list[DataFile], minutes: set[datetime]) -> list[datetime]:
@@ -388,7 +380,7 @@ def cuts_of(replaced: list[DataFile], minutes: set[datetime]) -> list[datetime]:
     return sorted(cuts) if len(cuts) < 20 else []
 
 
-def divide_rows(rows: "DataFrame", cuts: list[datetime]) -> "DataFrame":
+def _divide_rows(rows: "DataFrame", cuts: list[datetime]) -> "DataFrame":
     """The rows, one partition (so one file) between each two cuts."""
     from pyspark.sql import functions as F
 
