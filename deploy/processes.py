@@ -70,8 +70,8 @@ def run_gateway(source: SettingsFile) -> None:
     from gateway.build import build_gateway
     from gateway.profiles.policy import make_policy
     from gateway.replies.receipts import make_receipts
-    from ingest.clock_watch import watch_clock
     from ingest.contract.reasons import IgnoredReason, Reason
+    from ingest.lag.kafka_clock import watch_clock
 
     configure_logging()
     settings, stop = source.settings, stop_on_signals()

@@ -7,8 +7,8 @@ import pytest
 from prometheus_client import Gauge
 
 from gateway.time_rules import YEAR_2000_S, refuse_unset_clock
-from ingest.clock_watch import ClockWatch
 from ingest.contract.errors import FatalError
+from ingest.lag.kafka_clock import ClockWatch
 
 
 class Cluster:
