@@ -1,15 +1,16 @@
 """Eclipse Kura and Kapua: metrics with names and types in one protobuf message, as it is or in gzip.
 
 The device is the route's (topics are `account/client/application/…`). The position gives `position.latitude` and so on.
+gzip is decompressed within the limit of a payload: a small message must not become a large one.
 Source: kurapayload.proto of Eclipse Kapua.
 """
 
 import base64
 import math
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from gateway.decoders.gzip_inflate import inflate_gzip, is_gzip
 from gateway.decoders.protobuf import (
     BadProtobuf,
     Field,
@@ -29,7 +30,7 @@ from gateway.time_rules import check_plausible_time
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["decode_kura"]
+__all__ = ["decode_kura", "inflate_gzip"]
 
 BODY_NOT_READ: Final = "body_not_read"
 """The message holds metrics, and also bytes whose meaning only its application knows."""
@@ -38,6 +39,8 @@ _PAYLOAD_FIELDS: Final = frozenset({_TIMESTAMP, _POSITION, _METRIC, _BODY})
 _NAME, _TYPE = 1, 2
 _MAX_FIELDS: Final = 100
 """Most fields of a metric, of a position, and of a payload besides its metrics."""
+_MAGIC: Final = b"\x1f\x8b\x08"
+_GZIP_ONLY: Final = 16 + zlib.MAX_WBITS
 _Value = float | int | bool | str
 _TYPES: Final[dict[int, tuple[int, Callable[[Field], _Value]]]] = {
     0: (3, as_double),
@@ -64,13 +67,33 @@ def decode_kura(payload: bytes, match: RouteMatch, limits: GatewaySettings, rece
     """Decode one Kura payload; see `Decoder`. Content in gzip has the limit of any payload."""
     if len(payload) > limits.max_payload_bytes:
         return Reject(Reason.TOO_LARGE, got=f"{len(payload)} bytes", wanted=f"at most {limits.max_payload_bytes} bytes")
-    content = inflate_gzip(payload, limits.max_payload_bytes) if is_gzip(payload) else payload
+    content = inflate_gzip(payload, limits.max_payload_bytes) if _is_gzip(payload) else payload
     if isinstance(content, Reject):
         return content
     try:
         return _read_payload(content, match, limits, received_us)
     except BadProtobuf as error:
         return Reject(Reason.UNDECODED, got=show_text(str(error)), wanted="a Kura payload in protobuf")
+
+
+def _is_gzip(payload: bytes) -> bool:
+    """Return whether this begins like gzip (RFC 1952); no protobuf message does: its first field would be of wire type 7."""
+    return payload.startswith(_MAGIC)
+
+
+def inflate_gzip(payload: bytes, max_bytes: int) -> bytes | Reject:
+    """Return the content of the one member, at most `max_bytes` of it ever held; its checksum is checked."""
+    unpacker = zlib.decompressobj(_GZIP_ONLY)
+    try:
+        content = unpacker.decompress(payload, max_bytes + 1)
+    except zlib.error as error:
+        return Reject(Reason.UNDECODED, got=f"gzip that cannot be unpacked: {error}"[:120], wanted="whole gzip data")
+    if len(content) > max_bytes:
+        return Reject(Reason.TOO_LARGE, got=f"gzip of more than {max_bytes} bytes", wanted=f"at most {max_bytes} bytes")
+    if not unpacker.eof or unpacker.unused_data:
+        got = "gzip that is cut off" if not unpacker.eof else "bytes after the end of the gzip data"
+        return Reject(Reason.UNDECODED, got=got, wanted="whole gzip data")
+    return content
 
 
 def _read_payload(content: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoded | Reject:

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.decoders.gzip_inflate import inflate_gzip
-from gateway.decoders.kura import decode_kura
+from gateway.decoders.kura import decode_kura, inflate_gzip
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.gateway_settings import GatewaySettings
 from ingest.contract.dead_letter import Reject
