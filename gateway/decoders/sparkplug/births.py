@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from gateway.decoders.protobuf import BadProtobuf
-from gateway.decoders.sparkplug.metric import SparkplugMetric, TooManyMetrics, read_properties, read_template
+from gateway.decoders.sparkplug.payload import SparkplugMetric, TooManyMetrics, read_properties, read_template
 from gateway.decoders.sparkplug.values import TEMPLATE
 
 __all__ = [

@@ -30,9 +30,14 @@ from gateway.decoders.sparkplug.births import (
     properties_of,
     unpack_definitions,
 )
-from gateway.decoders.sparkplug.metric import SparkplugMetric, TooManyMetrics
 from gateway.decoders.sparkplug.nodes import EdgeNode, EdgeNodes
-from gateway.decoders.sparkplug.payload import SparkplugPayload, read_payload, rebirth_request
+from gateway.decoders.sparkplug.payload import (
+    SparkplugMetric,
+    SparkplugPayload,
+    TooManyMetrics,
+    read_payload,
+    rebirth_request,
+)
 from gateway.decoders.sparkplug.readings import YEAR_2000_MS, MetricConverter, make_definition_lookup
 from gateway.decoders.state import MAX_KEY_CHARACTERS, DecoderState
 from gateway.decoders.topic_cache import cache_topics

@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.decoders.sparkplug.births import BirthDefinitions, MetricDefinition, is_protocol, properties_of
-from gateway.decoders.sparkplug.metric import SparkplugMetric, TooManyMetrics
+from gateway.decoders.sparkplug.payload import SparkplugMetric, TooManyMetrics
 from gateway.decoders.sparkplug.values import (
     BOOLEAN,
     BOOLEAN_FIELD,

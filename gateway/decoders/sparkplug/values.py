@@ -10,7 +10,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from gateway.decoders.sparkplug.metric import SparkplugMetric
+from gateway.decoders.sparkplug.payload import SparkplugMetric
 from gateway.json_text import BadNumber
 from gateway.safe_text import show_text
 from ingest.contract.reasons import Reason
