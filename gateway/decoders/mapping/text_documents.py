@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from gateway.decoders.delimited import PairFormat, RowFormat
 from gateway.decoders.influx import parse_influx
-from gateway.decoders.mapping.columns import ColumnPivot
 from gateway.decoders.mapping.paths import ValuePath, parse_path
+from gateway.decoders.mapping.row_formats import ColumnPivot, PairFormat, RowFormat
 from gateway.decoders.mapping.text_settings import FormatSettings
 from gateway.gateway_settings import GatewaySettings
 from gateway.json_text import Document, parse_json
