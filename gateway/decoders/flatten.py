@@ -6,38 +6,27 @@ one item get the same name, both are kept: the second gets another index, and a 
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from gateway.decoders.mapping.names import MetricNameRule, PrefixNameRules
-from gateway.decoders.mapping.paths import TemplateScope, ValuePath
-from gateway.decoders.mapping.quality import UNCERTAIN, QualityRule
+from gateway.decoders.mapping.paths import TemplateScope
+from gateway.decoders.mapping.value_rules import ValueRules
 from gateway.decoders.mapping.value_settings import NOT_BY_CODE
-from gateway.decoders.mapping.value_times import AUTO, At, TimeContext, TimeFormat, is_time_absent
+from gateway.decoders.mapping.value_times import At, TimeContext, is_time_absent
 from gateway.decoders.number_text import NUMERIC_TEXT, guess_number, is_blank
 from gateway.decoders.plain_value import read_scalar
-from gateway.decoders.values import EXACT, MAX_METRIC_BYTES, NO_VALUE, NOT_FINITE, metric_fault, read_value
+from gateway.decoders.values import EXACT, MAX_METRIC_BYTES, NOT_FINITE, metric_fault, read_value
 from gateway.safe_text import json_path, show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = [
-    "Flattener",
-    "QuantityKeys",
-    "TooManyReadings",
-    "Trail",
-    "ValueRules",
-    "add_flag",
-    "number_duplicate_names",
-    "trail_path",
-]
+__all__ = ["Flattener", "TooManyReadings", "Trail", "add_flag", "number_duplicate_names", "trail_path"]
 
 METRIC_TWICE: Final = "metric_twice"
 MAX_UNIT_CHARACTERS: Final = 64
 """Longer texts are not units; and one text of a message would be repeated in each of its readings."""
-_MAX_WORD: Final = 32
-_MAX_WORDS: Final = 1000
 TWICE_STEP: Final = 200_000
 """Multiplied by the most readings of a message, an index still fits the 32 bits of the tables' column."""
 
@@ -64,54 +53,6 @@ def trail_path(trail: Trail) -> str:
     for key in reversed(keys):
         path = json_path(path, key)
     return path
-
-
-@dataclass(frozen=True, slots=True)
-class QuantityKeys:
-    """Keys of inner objects that are one reading. `exact`: these keys and no others, and the unit is text."""
-
-    value: str
-    unit: str | None = None
-    time: ValuePath | None = None
-    time_format: TimeFormat = AUTO
-    exact: bool = False
-    status: tuple[ValuePath, ...] = ()
-    bad_from: int = 1
-    uncertain_from: int = 1
-    quality: QualityRule | None = None
-
-    def judge(self, body: dict[str, Any], root: object) -> str | Reject | None:
-        """Return a flag if the value is doubtful, or a rejection (without its path) if status or quality call it bad."""
-        found = next((code for path in self.status if type(code := path.look(body, body)) is int), 0)
-        if self.status and found >= self.bad_from:
-            wanted = "a measurement; the status says that this value is not one"
-            return Reject(Reason.BAD_NUMBER, None, f"status {found}", wanted)
-        if self.status and found >= self.uncertain_from:
-            return UNCERTAIN
-        return None if self.quality is None else self.quality.judge(body, root)
-
-
-@dataclass(frozen=True, slots=True)
-class ValueRules:
-    """Rules of a case for values, whatever their names."""
-
-    quantity: QuantityKeys = QuantityKeys("value", "unit", exact=True)
-    no_values: frozenset[str] = NO_VALUE
-    unit_names: dict[str, str] | None = None
-    times: ValuePath | None = None
-    times_leaf: str = ""
-    times_format: TimeFormat = AUTO
-    units: ValuePath | None = None
-    units_leaf: str | None = None
-    words: set[str] = field(default_factory=set, compare=False)
-    """Texts of only letters that are values, like states: they recur with every message. Bounded."""
-
-    def remember(self, text: str) -> None:
-        """Add a text that is a value to `words`, if it is of that kind."""
-        if len(text) <= _MAX_WORD and text.replace("_", "a").isalpha():
-            if len(self.words) >= _MAX_WORDS:
-                self.words.clear()
-            self.words.add(text)
 
 
 class Flattener:

@@ -9,11 +9,12 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from gateway.decoders.flatten import Trail, ValueRules
+from gateway.decoders.flatten import Trail
 from gateway.decoders.mapping.conditions import MatchConditions
 from gateway.decoders.mapping.names import NameRules
 from gateway.decoders.mapping.paths import BadPath, parse_path
 from gateway.decoders.mapping.settings import CaseSettings
+from gateway.decoders.mapping.value_rules import ValueRules
 from gateway.decoders.mapping.value_times import compile_time_source
 from gateway.decoders.vendor_settings import VendorSettings
 from gateway.glob_patterns import compile_globs

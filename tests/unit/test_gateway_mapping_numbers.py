@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.decoders.mapping.engine import CompiledMapping
 from gateway.decoders.mapping.settings import MappingSettings
-from gateway.decoders.mapping.text_numbers import NumberRule
+from gateway.decoders.mapping.value_rules import NumberRule
 from gateway.decoders.mapping.value_settings import NumberSettings
 from gateway.decoders.shape import Decoded
 from tests.support.mapping import LIMITS, MATCH, NOW_US, shown

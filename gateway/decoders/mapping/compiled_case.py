@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import Any
 
-from gateway.decoders.flatten import QuantityKeys, ValueRules
 from gateway.decoders.mapping.conditions import MatchConditions
 from gateway.decoders.mapping.names import NameRules, PatternSet
 from gateway.decoders.mapping.paths import (
@@ -17,9 +16,9 @@ from gateway.decoders.mapping.paths import (
     ValueTemplate,
     parse_path,
 )
-from gateway.decoders.mapping.quality import QualityRule
 from gateway.decoders.mapping.settings import CaseSettings, TimeSource
 from gateway.decoders.mapping.telegram import TelegramIdentity
+from gateway.decoders.mapping.value_rules import QualityRule, QuantityKeys, ValueRules
 from gateway.decoders.mapping.value_times import AUTO, compile_time_source, find_time_format
 from gateway.decoders.values import NO_VALUE
 from gateway.decoders.vendor_settings import VendorSettings

@@ -10,7 +10,7 @@ import msgspec
 
 from gateway.decoders.mapping.paths import TemplateScope, ValueTemplate
 from gateway.decoders.mapping.settings import CaseSettings
-from gateway.decoders.mapping.text_numbers import NumberRule
+from gateway.decoders.mapping.value_rules import NumberRule
 from gateway.decoders.values import MAX_METRIC_BYTES, metric_fault
 from gateway.glob_patterns import compile_globs, glob_pattern, is_glob
 

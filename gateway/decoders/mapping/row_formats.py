@@ -18,7 +18,7 @@ from gateway.safe_text import show_text, show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["GROUP", "ROWS", "ColumnPivot", "PairFormat", "RowFormat"]
+__all__ = ["ColumnPivot", "PairFormat", "RowFormat"]
 
 GROUP: Final = "group"
 """Member with the groups that repeat to the end of a row."""
