@@ -8,6 +8,7 @@ whole file, and the previous content stays in use.
 
 import logging
 import os
+import re
 from collections.abc import Set
 from pathlib import Path
 from typing import Final
@@ -21,11 +22,12 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import Reason
 
-__all__ = ["DeviceRegistry", "RegisteredDevice", "add_device", "identity_fault", "read_registry"]
+__all__ = ["DeviceRegistry", "RegisteredDevice", "add_device", "identity_fault", "names_device", "read_registry"]
 
 logger = logging.getLogger("tidegate.gateway")
 MAX_ID_BYTES: Final = 4096
 MAX_TAG_BYTES: Final = 256
+_MAC_OR_EUI = re.compile("[0-9a-f]{12}(?:[0-9a-f]{4})?")
 
 
 class RegisteredDevice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -149,6 +151,14 @@ def add_device(path: Path, device: str, *, profile: str | None = None, tags: dic
         out.write(b"\n" * ends_open + msgspec.json.encode(entry) + b"\n")
         os.fsync(out.fileno())
     return True
+
+
+def names_device(claim: str, *ids: str) -> bool:
+    """Return whether a text is one of the ids: colons and case of a MAC or EUI do not count. Other ids are compared exactly."""
+    if claim in ids:
+        return True
+    bare = claim.replace(":", "").lower()
+    return _MAC_OR_EUI.fullmatch(bare) is not None and bare in [text.replace(":", "").lower() for text in ids]
 
 
 def identity_fault(topic_device: str, claimed: object, path: str) -> Reject | None:

@@ -17,13 +17,13 @@ Kept unchanged: times of day of a plan (`"on_time": "06:30"`), objects whose nam
 if nothing has a time.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from gateway.decoders.enclosing_times import NAME_IT, EnclosingTimes, refuse_unknown_time, refuse_untimed
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
 from gateway.decoders.mapping.value_times import AUTO, At
-from gateway.decoders.sampled_columns import NAME_IT, ColumnFlattener, EnclosingTimes
+from gateway.decoders.sampled_columns import ColumnFlattener
 from gateway.decoders.series_signs import is_ladder, names_base_time, names_log, names_number
 from gateway.decoders.time_names import (
     is_clock_text,
@@ -31,10 +31,8 @@ from gateway.decoders.time_names import (
     is_recent_time,
     is_time,
     is_time_text,
-    named_like_time,
     names_schedule,
     names_thing,
-    offset_unit_us,
     schedule_member,
 )
 from gateway.decoders.values import MAX_METRIC_BYTES
@@ -44,7 +42,7 @@ from gateway.time_rules import YEAR_2000_S
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["SampledFlattener", "refuse_unknown_time", "refuse_untimed", "unknown_time"]
+__all__ = ["SampledFlattener"]
 
 _LONGEST: Final = 10
 """Most digits of a name that is an offset."""
@@ -220,9 +218,8 @@ class SampledFlattener(ColumnFlattener):
     def _hidden_times(self, body: list[Any], flat: str, last: str, trail: Trail) -> bool:
         """Reject objects that hold a time under a name that does not say so: its meaning is unknown."""
         for place, inner in enumerate(body):
-            key = unknown_time(inner, partial(self._said, f"{flat}[{place}]"))
-            if key is not None:
-                why = refuse_unknown_time(inner, key, (trail, place))
+            why = refuse_unknown_time(inner, partial(self._said, f"{flat}[{place}]"), (trail, place))
+            if why is not None:
                 self._refuse(why, partial(Flattener.walk, self, body, flat, last, trail))
                 return True
         return False
@@ -359,32 +356,6 @@ class SampledFlattener(ColumnFlattener):
             self.members(rest, flat, trail)
 
 
-def unknown_time(body: Any, said: Callable[[str], bool]) -> str | None:
-    """Return the member of an array's object that holds a time under a name that does not say whose it is; None without one."""
-    members: dict[str, Any] = body if type(body) is dict else {}
-    # A first time belongs to the arrays next to it, if there are any.
-    flat = {dict, list}.isdisjoint(map(type, members.values()))
-    for key, value in members.items():
-        says_time = named_like_time(key) or (flat and names_base_time(key))
-        timed = is_time_text(value, clock=True) or (says_time and is_time(value))
-        offset = type(value) in (int, float) and offset_unit_us(key) is not None and _says_time(key)
-        if (timed or offset) and not said(key):
-            return key
-    return None
-
-
-def refuse_untimed(inner: object, trail: Trail) -> Reject:
-    """Return why an item without a time is rejected, if others next to it have one."""
-    wanted = f"a time of its own, like other items of this array; {NAME_IT}"
-    return Reject(Reason.MISSING_FIELD, trail_path(trail), show_value(inner), wanted)
-
-
-def refuse_unknown_time(body: dict[str, Any], key: str, trail: Trail) -> Reject:
-    """Return why such an object is rejected."""
-    wanted = f"samples whose time has a usual name, such as ts; {NAME_IT}"
-    return Reject(Reason.AMBIGUOUS_TIME, trail_path((trail, key)), show_value(body[key]), wanted)
-
-
 def _numbers_of(body: list[Any], key: str) -> list[float]:
     """Return the numbers of this name in objects, up to the first that has none."""
     found = []
@@ -398,11 +369,6 @@ def _numbers_of(body: list[Any], key: str) -> list[float]:
 
 def _has_base(body: object) -> bool:
     return type(body) is dict and any(names_base_time(key) and is_time(value) for key, value in body.items())
-
-
-def _says_time(key: str) -> bool:
-    lower = key.lower()
-    return "time" in lower or offset_unit_us(key) not in (None, 0.0)
 
 
 def _header(body: list[Any]) -> tuple[list[str] | None, list[Any]]:

@@ -8,8 +8,9 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
+from gateway.decoders.enclosing_times import NAME_IT, EnclosingTimes, ObjectTimes, look_for_times
 from gateway.decoders.flatten import Flattener, TooManyReadings, Trail, trail_path
 from gateway.decoders.mapping.value_times import AUTO, EPOCH_US, RECEIVED, At
 from gateway.decoders.series_signs import (
@@ -19,17 +20,14 @@ from gateway.decoders.series_signs import (
     is_weak_offset,
     may_say_step,
     names_axis,
-    names_base_time,
     names_end_time,
     names_log,
     names_number,
     names_sampling,
     names_series,
     offset_unit_of,
-    sampling_step_us,
 )
 from gateway.decoders.time_names import (
-    TimeNames,
     is_epoch_text,
     is_recent_time,
     is_time,
@@ -44,48 +42,13 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["NAME_IT", "ColumnFlattener", "EnclosingTimes"]
+__all__ = ["ColumnFlattener"]
 
 _TIMES: Final = time_names(())
 _MOST_PHASES: Final = 3
 """Most numbers of an array next to an interval that are still phases; more are values of one thing, in sequence."""
 _LONGEST_US: Final = 1e15
 """About 30 years: longer offsets are rejected."""
-NAME_IT: Final = "name it in a mapping: `items` and `time`; or `skip` it"
-
-
-class ObjectTimes(NamedTuple):
-    """Findings of one object: the time from which others count, any other number that is a time, and the step of samples."""
-
-    base: tuple[str, Any] | None
-    has_stray: bool
-    steps: dict[str, float]
-
-
-class EnclosingTimes(NamedTuple):
-    """Findings of an object and those around it, the innermost first."""
-
-    looked: list[ObjectTimes]
-
-    @property
-    def base(self) -> tuple[str, Any] | None:
-        """Return the nearest first time."""
-        return next((one.base for one in self.looked if one.base is not None), None)
-
-    @property
-    def has_stray(self) -> bool:
-        """Return whether a number there is a time."""
-        return any(one.has_stray for one in self.looked)
-
-    @property
-    def steps(self) -> dict[str, float]:
-        """Steps of the object itself."""
-        return self.looked[0].steps
-
-    @property
-    def based_steps(self) -> dict[str, float]:
-        """Nearest steps."""
-        return next((one.steps for one in self.looked if one.steps), {})
 
 
 class ColumnFlattener(Flattener):
@@ -212,13 +175,13 @@ class ColumnFlattener(Flattener):
             except (KeyError, IndexError, TypeError):
                 break
             found.append(self._look(node))
-        return EnclosingTimes([_look(body, self._names, self._clock.received_us), *found[::-1]])
+        return EnclosingTimes([look_for_times(body, self._names, self._clock.received_us), *found[::-1]])
 
-    def _look(self, node: object) -> ObjectTimes:
+    def look_for_times(self, node: object) -> ObjectTimes:
         """Return the findings of one object of the message, examined once."""
         looked = self._looked.get(id(node))
         if looked is None:
-            looked = self._looked[id(node)] = _look(node, self._names, self._clock.received_us)
+            looked = self._looked[id(node)] = look_for_times(node, self._names, self._clock.received_us)
         return looked
 
     def _base_time(self, around: EnclosingTimes, trail: Trail) -> At | Reject | None:
@@ -371,23 +334,6 @@ def _likeness(key: str, values: list[Any]) -> int:
     if offset_unit_us(key) is not None:
         return 0
     return 1 if offset_unit_of(key) is not None else 2 if 0 in (values[0], values[-1]) else 3
-
-
-def _look(node: object, names: TimeNames, received_us: int) -> ObjectTimes:
-    """Return the findings of one object."""
-    base, stray, steps = None, False, {}
-    for key, value in node.items() if type(node) is dict else ():
-        kind = type(value)
-        if kind is dict or kind is list:
-            continue
-        if base is None and names_base_time(key) and is_time(value):
-            base = (key, value)
-        if kind is int or kind is float:
-            stray = stray or (key not in names and is_recent_time(value, received_us))
-            us = sampling_step_us(key, value)
-            if us is not None:
-                steps[key] = us
-    return ObjectTimes(base, stray, steps)
 
 
 def _timed(value: Any) -> bool:

@@ -1,6 +1,5 @@
 """One message through one case of a mapping: items, their devices and times, their readings."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -8,19 +7,25 @@ from typing import Any, Final
 
 import msgspec
 
+from gateway.decoders.enclosing_times import (
+    header_time,
+    refuse_parts,
+    refuse_senml,
+    refuse_unknown_time,
+    refuse_untimed,
+)
 from gateway.decoders.flatten import TooManyReadings, Trail, add_flag, number_duplicate_names, trail_path
 from gateway.decoders.mapping.compiled_case import CompiledCase
 from gateway.decoders.mapping.empty_message import path_exists, reject_empty_message
 from gateway.decoders.mapping.paths import TemplateScope, ValuePath, first_template_value, message_identity
 from gateway.decoders.mapping.telegram import TELEGRAM
 from gateway.decoders.mapping.value_times import AUTO, CLOCK_UNSET, RECEIVED, At, TimeContext, is_time_absent
-from gateway.decoders.message_time import header_time, refuse_parts, refuse_senml
-from gateway.decoders.sampled import SampledFlattener, refuse_unknown_time, refuse_untimed, unknown_time
+from gateway.decoders.sampled import SampledFlattener
 from gateway.decoders.shape import Decoded, Decoding, Ignored, RouteMatch
 from gateway.decoders.time_names import is_time, time_key
 from gateway.decoders.values import MAX_METRIC_BYTES, refuse_topic_name
 from gateway.decoders.vendors import CompiledVendor
-from gateway.device_registry import identity_fault
+from gateway.device_registry import identity_fault, names_device
 from gateway.gateway_settings import GatewaySettings
 from gateway.json_text import Document
 from gateway.safe_text import show_value
@@ -31,7 +36,6 @@ from ingest.contract.reasons import Reason
 
 __all__ = ["read_case"]
 
-_MAC_OR_EUI = re.compile("[0-9a-f]{12}(?:[0-9a-f]{4})?")
 _NAMED: Final = (dict, list)
 """Types that name their readings themselves; other values get the topic's name."""
 _UNSURE: Final = frozenset({AMBIGUOUS_LOCAL, CLOCK_UNSET})
@@ -304,10 +308,10 @@ class _Reader:
         claim = first_template_value(case.same_device, scope) if case.same_device else None
         if claim is None:
             return device
-        if _names(claim, device):
+        if names_device(claim, device):
             return claim
         # A route may give a device another name, such as {application}/{device}: then the topic has the payload's name.
-        if match.device_named and _names(claim, *match.topic.split("/")):
+        if match.device_named and names_device(claim, *match.topic.split("/")):
             return device
         return identity_fault(device, claim, trail_path(trail)) or device
 
@@ -340,8 +344,7 @@ class _Reader:
         if self._timed:
             return refuse_untimed(item, trail)
         names = self._case.names
-        key = None if place is None else unknown_time(item, lambda key: names.says(key, key, ""))
-        return None if key is None else refuse_unknown_time(item, key, trail)
+        return None if place is None else refuse_unknown_time(item, lambda key: names.says(key, key, ""), trail)
 
     def _time_of(self, scope: TemplateScope, trail: Trail, time_key: str | None) -> At | Reject:
         if time_key is not None and isinstance(scope.item, dict):
@@ -388,14 +391,6 @@ def _identify(case: CompiledCase, scope: TemplateScope) -> str | None:
 def _route_device(case: CompiledCase, match: RouteMatch) -> str | None:
     """Return the device of the topic, if the route names it and the payload only has to agree."""
     return match.device if case.same_device and match.device_named else None
-
-
-def _names(claim: str, *ids: str) -> bool:
-    """Return whether a text is one of the ids: colons and case of a MAC or EUI do not count. Other ids are compared exactly."""
-    if claim in ids:
-        return True
-    bare = claim.replace(":", "").lower()
-    return _MAC_OR_EUI.fullmatch(bare) is not None and bare in [text.replace(":", "").lower() for text in ids]
 
 
 def _index(trail: Trail) -> int:

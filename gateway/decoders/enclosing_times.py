@@ -1,4 +1,4 @@
-"""Time of a whole message that is not a member of the message itself: it is in a header, or in parts.
+"""Times around the values that they belong to: in a header, in an enclosing object, in parts; and times that are doubtful.
 
 a header with a time          `{"header": {"ts": …}, "data": {"t": 21.5}}`     the time of all parts without their own
 separate date and time        `{"date": "2026-11-28", "clock": "20:00:00"}`    rejected, like numbers of a calendar
@@ -7,15 +7,38 @@ records that refer to others  SenML with base times                            r
 
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from gateway.decoders.time_names import is_clock_text, is_time, schedule_member, time_key
+from gateway.decoders.flatten import Trail, trail_path
+from gateway.decoders.series_signs import names_base_time, sampling_step_us
+from gateway.decoders.time_names import (
+    TimeNames,
+    is_clock_text,
+    is_recent_time,
+    is_time,
+    is_time_text,
+    named_like_time,
+    offset_unit_us,
+    schedule_member,
+    time_key,
+)
 from gateway.safe_text import show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["header_time", "refuse_parts", "refuse_senml"]
+__all__ = [
+    "NAME_IT",
+    "EnclosingTimes",
+    "ObjectTimes",
+    "header_time",
+    "look_for_times",
+    "refuse_parts",
+    "refuse_senml",
+    "refuse_unknown_time",
+    "refuse_untimed",
+]
 
+NAME_IT: Final = "name it in a mapping: `items` and `time`; or `skip` it"
 _HEADERS: Final = frozenset(
     (
         "header", "headers", "head", "hdr", "meta", "metadata", "info", "envelope", "context", "common", "general", "message",
@@ -98,3 +121,88 @@ def refuse_senml(items: list[Any]) -> Reject | None:
         return None
     wanted = '`decoder = "senml"` in the route: times and names of these records refer to the first record'
     return Reject(Reason.AMBIGUOUS_TIME, "$[0]", show_value(first), wanted)
+
+
+class ObjectTimes(NamedTuple):
+    """Findings of one object: the time from which others count, any other number that is a time, and the step of samples."""
+
+    base: tuple[str, Any] | None
+    has_stray: bool
+    steps: dict[str, float]
+
+
+class EnclosingTimes(NamedTuple):
+    """Findings of an object and those around it, the innermost first."""
+
+    looked: list[ObjectTimes]
+
+    @property
+    def base(self) -> tuple[str, Any] | None:
+        """Return the nearest first time."""
+        return next((one.base for one in self.looked if one.base is not None), None)
+
+    @property
+    def has_stray(self) -> bool:
+        """Return whether a number there is a time."""
+        return any(one.has_stray for one in self.looked)
+
+    @property
+    def steps(self) -> dict[str, float]:
+        """Steps of the object itself."""
+        return self.looked[0].steps
+
+    @property
+    def based_steps(self) -> dict[str, float]:
+        """Nearest steps."""
+        return next((one.steps for one in self.looked if one.steps), {})
+
+
+def look_for_times(node: object, names: TimeNames, received_us: int) -> ObjectTimes:
+    """Return the findings of one object."""
+    base, stray, steps = None, False, {}
+    for key, value in node.items() if type(node) is dict else ():
+        kind = type(value)
+        if kind is dict or kind is list:
+            continue
+        if base is None and names_base_time(key) and is_time(value):
+            base = (key, value)
+        if kind is int or kind is float:
+            stray = stray or (key not in names and is_recent_time(value, received_us))
+            us = sampling_step_us(key, value)
+            if us is not None:
+                steps[key] = us
+    return ObjectTimes(base, stray, steps)
+
+
+def refuse_untimed(inner: object, trail: Trail) -> Reject:
+    """Return why an item without a time is rejected, if others next to it have one."""
+    wanted = f"a time of its own, like other items of this array; {NAME_IT}"
+    return Reject(Reason.MISSING_FIELD, trail_path(trail), show_value(inner), wanted)
+
+
+def refuse_unknown_time(item: Any, said: Callable[[str], bool], trail: Trail) -> Reject | None:
+    """Return why an array's object is rejected if it holds a time under a name that does not say whose it is."""
+    key = _unknown_time(item, said)
+    if key is None:
+        return None
+    wanted = f"samples whose time has a usual name, such as ts; {NAME_IT}"
+    return Reject(Reason.AMBIGUOUS_TIME, trail_path((trail, key)), show_value(item[key]), wanted)
+
+
+def _unknown_time(body: Any, said: Callable[[str], bool]) -> str | None:
+    """Return the member of an object that holds such a time; None without one."""
+    members: dict[str, Any] = body if type(body) is dict else {}
+    # A first time belongs to the arrays next to it, if there are any.
+    flat = {dict, list}.isdisjoint(map(type, members.values()))
+    for key, value in members.items():
+        says_time = named_like_time(key) or (flat and names_base_time(key))
+        timed = is_time_text(value, clock=True) or (says_time and is_time(value))
+        offset = type(value) in (int, float) and offset_unit_us(key) is not None and _says_time(key)
+        if (timed or offset) and not said(key):
+            return key
+    return None
+
+
+def _says_time(key: str) -> bool:
+    lower = key.lower()
+    return "time" in lower or offset_unit_us(key) not in (None, 0.0)
