@@ -13,9 +13,8 @@ from functools import cache, lru_cache
 from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
-from gateway.decoders.json_object import generic_mapping
 from gateway.decoders.mapping.compiled_case import CompiledCase
-from gateway.decoders.mapping.engine import BadPath, CompiledMapping
+from gateway.decoders.mapping.engine import BadPath, CompiledMapping, generic_mapping
 from gateway.decoders.mapping.extends import resolve_extends
 from gateway.decoders.mapping.names import PatternTable
 from gateway.decoders.mapping.settings import CaseSettings, MappingSettings

@@ -17,11 +17,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from gateway.decoders.parse_cache import ParseCache
+from gateway.decoders.parse_cache import ParseCache, cache_topics
 from gateway.decoders.plain_value import read_scalar
 from gateway.decoders.shape import Decoded, Ignored, RouteMatch
 from gateway.decoders.state import MAX_KEY_CHARACTERS, DecoderState
-from gateway.decoders.topic_cache import cache_topics
 from gateway.decoders.values import NO_VALUE, read_value
 from gateway.decoders.versioned_state import MAX_VALUE_BYTES, VersionStore
 from gateway.gateway_settings import GatewaySettings

@@ -1,13 +1,30 @@
-"""Cache of parsed bytes: devices that send the same bytes share one result. The bytes bound it."""
+"""Caches of parsed topics and parsed bytes, for decoders with a state.
+
+The same few topics come with every message, and devices that send the same bytes share one result. Both caches are bounded.
+"""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
-__all__ = ["ParseCache"]
+__all__ = ["MAX_CHARACTERS", "ParseCache", "cache_topics"]
 
+MAX_TOPICS: Final = 20_000
+MAX_CHARACTERS: Final = 256
+"""Most characters of a kept topic; MQTT allows 65,535 bytes, and devices rarely repeat long topics."""
 MAX_BYTES: Final = 8 * 1024 * 1024
 """Most bytes of parsed input; the results take about ten times that."""
 T = TypeVar("T")
+
+
+def cache_topics(read: Callable[[str], T]) -> Callable[[str], T]:
+    """Return the same pure function of a topic with a cache of frequent topics."""
+    known = lru_cache(maxsize=MAX_TOPICS)(read)
+
+    def look_up(topic: str) -> T:
+        return known(topic) if len(topic) <= MAX_CHARACTERS else read(topic)
+
+    return look_up
 
 
 class ParseCache(Generic[T]):

@@ -10,8 +10,8 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from gateway.decoders.homie import HomieDecoder
-from gateway.decoders.json_object import decode_json
 from gateway.decoders.kura import decode_kura
+from gateway.decoders.mapping.engine import decode_json
 from gateway.decoders.native import decode_native
 from gateway.decoders.plain_value import decode_plain
 from gateway.decoders.python_file import PythonFileDecoder, find_files

@@ -5,8 +5,8 @@ import tracemalloc
 import msgspec
 import pytest
 
+from gateway.decoders.parse_cache import MAX_CHARACTERS, cache_topics
 from gateway.decoders.state import MAX_KEY_CHARACTERS, MAX_STATE_BYTES, DecoderState
-from gateway.decoders.topic_cache import MAX_CHARACTERS, cache_topics
 from gateway.decoders.versioned_state import MAX_VALUE_BYTES, VersionStore
 
 

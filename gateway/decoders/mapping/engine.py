@@ -1,7 +1,13 @@
-"""Mapping engine: a JSON format described as data becomes a decoder. For the language see `mapping_settings`.
+"""Mapping engine: a JSON format described as data becomes a decoder. For the language see `settings`.
 
 A mapping is compiled once per route and only followed afterwards: what to do with a metric's name is decided when the
-name first comes. Generic JSON is the empty mapping.
+name first comes.
+
+Generic JSON is the empty mapping: any document, flattened by the rule of `flatten`. The topic's last segment names a
+top-level scalar, and the scalars of a top-level array: `samples[0]`. An object inside a top-level array is an item of a
+batch: it has its own time, and its position is the readings' index. The first of the route's `time` keys that an object
+has is its time, and not a metric; without them a usual name with a time counts. Parts of the document with their own
+times are read at those times, or rejected: see `sampled`.
 """
 
 import copy
@@ -24,7 +30,7 @@ from gateway.safe_text import show_value
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import Reason
 
-__all__ = ["BadPath", "CompiledMapping", "case_settings"]
+__all__ = ["BadPath", "CompiledMapping", "case_settings", "decode_json", "generic_mapping"]
 
 _OWN: Final = frozenset({"when", "ignore", "refuse", "wanted"})
 """Settings that a case does not inherit: a mapping that ignores other messages may have cases that do not."""
@@ -100,6 +106,17 @@ class CompiledMapping:
                 chosen = case
                 break
         return read_case(chosen, document, payload, match, limits, received_us)
+
+
+def generic_mapping(units: dict[str, str], numeric_text: tuple[str, ...] = ("*",)) -> CompiledMapping:
+    """Return the mapping that knows only a route's units, and in which text fields may hold numbers."""
+    return CompiledMapping(MappingSettings(guess_numbers=numeric_text), units=units)
+
+
+def decode_json(payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int) -> Decoding:
+    """Decode one generic JSON message; see `Decoder`."""
+    mapping = match.mapping or generic_mapping(match.units)
+    return mapping(payload, match, limits, received_us)
 
 
 def case_settings(settings: MappingSettings) -> list[CaseSettings]:

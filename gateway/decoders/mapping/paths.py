@@ -1,4 +1,4 @@
-"""Paths and templates of a mapping: parsed once, then only followed. For the syntax see `mapping_settings`."""
+"""Paths and templates of a mapping: parsed once, then only followed. For the syntax see `settings`."""
 
 import hashlib
 import re

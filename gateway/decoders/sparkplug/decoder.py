@@ -18,7 +18,7 @@ import hashlib
 from collections import Counter
 from typing import Final, NamedTuple
 
-from gateway.decoders.parse_cache import ParseCache
+from gateway.decoders.parse_cache import ParseCache, cache_topics
 from gateway.decoders.protobuf import BadProtobuf
 from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
 from gateway.decoders.sparkplug.births import (
@@ -40,7 +40,6 @@ from gateway.decoders.sparkplug.payload import (
 )
 from gateway.decoders.sparkplug.readings import YEAR_2000_MS, MetricConverter, make_definition_lookup
 from gateway.decoders.state import MAX_KEY_CHARACTERS, DecoderState
-from gateway.decoders.topic_cache import cache_topics
 from gateway.decoders.values import metric_fault
 from gateway.decoders.versioned_state import MAX_VALUE_BYTES, VersionStore
 from gateway.gateway_settings import GatewaySettings
