@@ -5,13 +5,15 @@ from typing import Any, Final
 from gateway.gateway_settings import GatewaySettings
 from gateway.suggest.device_source import NamedFilter, device_field, name_levels
 from gateway.suggest.draft import Draft
-from gateway.suggest.field_roles import FieldRoles, LeftOutField, comma_number_suffix, find_roles, is_empty
+from gateway.suggest.field_roles import FieldRoles, LeftOutField, find_roles, is_empty
 from gateway.suggest.fields import SampleField, Step, collect_fields, flat_name, path_text
 from gateway.suggest.identity import identity_template
 from gateway.suggest.item_layout import (
     ItemLocation,
+    Quantities,
     SingleValue,
     find_items,
+    find_quantities,
     find_single,
     have_name_collision,
     have_value_collision,
@@ -21,17 +23,21 @@ from gateway.suggest.item_layout import (
     prefix_fields,
     values_base,
 )
-from gateway.suggest.key_units import UNIT_NAMES
 from gateway.suggest.message_families import MessageFamily
 from gateway.suggest.nested_documents import find_nested_documents, open_nested_documents
-from gateway.suggest.quality import find_quality
-from gateway.suggest.quantities import Quantities, find_quantities
-from gateway.suggest.sentinels import sentinel_of
-from gateway.suggest.time_choice import choose_time, no_time_note, time_note
-from gateway.suggest.time_fields import FoundTime, find_times
+from gateway.suggest.quality import find_errors, find_quality
+from gateway.suggest.time_fields import FoundTime, choose_time, find_times, no_time_note, time_note
 from gateway.suggest.topic import is_id
-from gateway.suggest.unit_fields import find_units, unit_tree
-from gateway.suggest.value_names import beside_value, envelope_prefix, measured_fields, shorten_names, skip_patterns
+from gateway.suggest.values import (
+    beside_value,
+    envelope_prefix,
+    find_units,
+    measured_fields,
+    set_numbers,
+    shorten_names,
+    skip_patterns,
+    unit_tree,
+)
 from gateway.suggest.vocabulary import OFFSETS, SINGLE, normalize_key
 
 __all__ = ["draft_documents"]
@@ -284,37 +290,12 @@ class _Drafter:
                 mapping["rename"] = {names[steps]: name for steps, name in shorter.items()}
                 names |= shorter
         self._name_units(roles, single, quantities, names)
-        self._name_numbers(roles, names, alone=single is not None or quantities is not None)
+        set_numbers(mapping, roles, names, alone=single is not None or quantities is not None)
         if single is None:
-            self._name_errors(roles, names)
-
-    def _name_numbers(self, roles: FieldRoles, names: dict[tuple[Step, ...], str], *, alone: bool) -> None:
-        """Set which texts are numbers. `alone`: an item holds one value, or each object does."""
-        mapping = self._mapping
-        numeric = [names.get(one.steps, one.name) for one in roles.numeric]
-        if alone:
-            numeric = ["*"] if roles.numeric else []
-        if numeric and mapping.get("format", {}).get("kind") not in ("rows", "pairs"):
-            mapping["numeric_text"] = ["*"] if len(numeric) > 4 else numeric
-        for one in roles.values:
-            behind = comma_number_suffix(one.values.values())
-            if behind is None:
-                continue
-            name = "*" if alone else names.get(one.steps, one.name)
-            mapping.setdefault("numbers", {})[name] = {"text": f"{{number}}{behind}", "decimal": ","}
-            if behind.strip():
-                mapping.setdefault("units", {}).setdefault(name, UNIT_NAMES.get(behind.strip(), behind.strip()))
-
-    def _name_errors(self, roles: FieldRoles, names: dict[tuple[Step, ...], str]) -> None:
-        """Reject numbers that mean a broken sensor, if the samples have some."""
-        errors: dict[str, list[float]] = {}
-        for one in roles.values:
-            found = sorted({code for value in one.values.values() if (code := sentinel_of(value)) is not None})
-            if found:
-                errors[names.get(one.steps, one.name)] = found
-                self._notes.append(f"sentinel: {one.name} = {found[0]:g} means a broken sensor; it is rejected")
-        if errors:
-            self._mapping["errors"] = errors
+            errors = find_errors(roles, names)
+            self._notes += errors.notes
+            if errors.settings:
+                mapping["errors"] = errors.settings
 
     def _name_units(
         self,

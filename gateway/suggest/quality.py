@@ -1,14 +1,17 @@
-"""Fields that say how good values are, if it is certain which of their values is good."""
+"""Signs that a value is not a measurement, if they are certain: a field that says how good it is, or the number itself.
+
+Some numbers mean a broken or missing sensor for any quantity, such as -127.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.suggest.field_roles import QUALITY_SAYS, FieldRoles
-from gateway.suggest.fields import SampleField, path_text
-from gateway.suggest.quantities import Quantities
+from gateway.suggest.fields import SampleField, Step, path_text
+from gateway.suggest.item_layout import Quantities
 
-__all__ = ["FoundQuality", "find_quality"]
+__all__ = ["FoundErrors", "FoundQuality", "find_errors", "find_quality"]
 
 _GOOD: Final = frozenset({"true", "192", "good", "ok", "valid"})
 """Qualities that are good in every system: of booleans, of OPC, in words."""
@@ -18,6 +21,10 @@ _NOT_GOOD: Final = frozenset(
         "questionable",
     )
 )  # fmt: skip
+_SENTINELS: Final = frozenset(
+    {-127.0, -32768.0, 32767.0, 65535.0, 6553.5, 655.35, -3276.8, 3276.7, -327.68, 327.67, 4294967295.0, 2147483647.0}
+    | {-2147483648.0, -999.0, -9999.0, -999.9, 999.9, 9999.0, 99999.0}
+)
 
 
 @dataclass(slots=True)
@@ -32,6 +39,14 @@ class FoundQuality:
         self.notes.append(
             f"quality: {one.name} is not used, because its good values are unknown; name them in `quality`"
         )
+
+
+@dataclass(slots=True)
+class FoundErrors:
+    """The `errors` of a mapping, and sentences for a person."""
+
+    settings: dict[str, list[float]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 def find_quality(roles: FieldRoles, quantities: Quantities | None, *, listed: bool) -> FoundQuality:
@@ -76,3 +91,23 @@ def _good(values: Iterable[Any]) -> list[str]:
 
 def _known(values: Iterable[Any]) -> bool:
     return {str(value).lower() for value in values} <= _GOOD | _NOT_GOOD
+
+
+def find_errors(roles: FieldRoles, names: dict[tuple[Step, ...], str]) -> FoundErrors:
+    """Return the sentinels among the values. `names` are the metric names of the values by their steps."""
+    found = FoundErrors()
+    for one in roles.values:
+        codes = sorted({code for value in one.values.values() if (code := _sentinel_of(value)) is not None})
+        if codes:
+            found.settings[names.get(one.steps, one.name)] = codes
+            found.notes.append(f"sentinel: {one.name} = {codes[0]:g} means a broken sensor; it is rejected")
+    return found
+
+
+def _sentinel_of(value: Any) -> float | None:
+    """Return the sentinel that this is, None if it is a usual value."""
+    try:
+        number = float(value) if isinstance(value, int | float | str) and not isinstance(value, bool) else None
+    except (ValueError, OverflowError):
+        return None
+    return number if number in _SENTINELS else None

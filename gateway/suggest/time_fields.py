@@ -1,10 +1,10 @@
-"""Field with the time of measurement, and how it is written."""
+"""Times of a message: fields that hold them, how they are written, and which one is that of the measurement."""
 
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from gateway.suggest.fields import SampleField, key_words
@@ -12,7 +12,16 @@ from gateway.suggest.vocabulary import EVENTS, TIME, TIME_WORDS
 from gateway.time_formats import compile_time_format
 from gateway.time_rules import Instant, read_time, read_time_as
 
-__all__ = ["FoundTime", "find_times", "looks_like_time", "may_be_time", "time_format"]
+__all__ = [
+    "FoundTime",
+    "choose_time",
+    "find_times",
+    "looks_like_time",
+    "may_be_time",
+    "no_time_note",
+    "time_format",
+    "time_note",
+]
 
 _EPOCHS = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
 _NUMBERS = tuple(unit for unit, _per_second in _EPOCHS)
@@ -52,6 +61,15 @@ _MOST_TEXT = 60
 _MOST_TEXTS = 50
 """Most texts of a field that are read in every way."""
 _UTC = ZoneInfo("UTC")
+_FORMAT_WORDS: Final = {
+    "s": "epoch seconds",
+    "ms": "epoch milliseconds",
+    "us": "epoch microseconds",
+    "ns": "epoch nanoseconds",
+    "min": "epoch minutes",
+    "rfc3339": "ISO 8601 with an offset",
+    "local": "ISO 8601 without an offset",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,3 +262,36 @@ def time_format(value: Any) -> str | None:
     if not isinstance(value, int | float):
         return None
     return next((unit for unit, per_second in _EPOCHS if _FROM_S <= value / per_second < _UNTIL_S), None)
+
+
+def choose_time(times: Iterable[FoundTime], zone: str | None) -> FoundTime | None:
+    """Return the first time of no other event; one without an offset only if its zone is known or there is no other.
+
+    Of an interval with both ends it is the end, when the values were known.
+    """
+    known = list(times)
+    usual = [one for one in known if not one.of_event]
+    if not usual and any(one.begins for one in known):
+        usual = [one for one in known if one.ends]
+    return next((one for one in usual if zone is not None or not one.local), next(iter(usual), None))
+
+
+def time_note(chosen: FoundTime, zone: str | None) -> str:
+    """Return the note on a chosen time."""
+    if chosen.local and zone is None:
+        shown = " ".join(str(one.first) for one in chosen.fields)
+        return f"time: {chosen.name} has no offset ({shown}); name its zone with --zone, else the receive time is used"
+    where = f", in zone {zone if chosen.local else chosen.zone}" if chosen.local or chosen.zone else ""
+    return f"time: {chosen.name} ({_FORMAT_WORDS.get(chosen.format, f'written {chosen.format}')}{where})"
+
+
+def no_time_note(free: Iterable[SampleField], times: Iterable[FoundTime]) -> str:
+    """Return the note on the time that counts if none was chosen; `times` are those of other events."""
+    said = {one.steps for time in times for one in time.fields}
+    for one in free:
+        if one.steps not in said and (looks_like_time(one) or may_be_time(one)):
+            return (
+                f"time: {one.name} ({one.first}) looks like a time in an unknown format; "
+                "the receive time is used until `time` names it"
+            )
+    return "time: the receive time for values without their own time, because the message has no time field"
