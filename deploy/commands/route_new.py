@@ -35,9 +35,8 @@ def new(
     Writes NAME.py and test_NAME.py, for formats that a mapping cannot describe. The gateway runs the decoder in its own
     process, so an error costs one message. Existing files are never overwritten.
     """
-    from gateway.decoders.python_file import NAME
+    from gateway.decoders.python_file import NAME, decoder_text, route_text, test_text
     from gateway.decoders.registry import decoder_names
-    from gateway.suggest import new_decoder
     from ingest.contract.errors import ConfigError
 
     if NAME.fullmatch(name) is None:
@@ -47,9 +46,9 @@ def new(
     if name in decoder_names():
         msg = f"A shipped decoder has the name {name!r}, and shipped names win. Choose another name."
         raise ConfigError(msg)
-    files = {place / f"{name}.py": new_decoder.decoder_text(name)}
+    files = {place / f"{name}.py": decoder_text(name)}
     test = place / f"test_{name}.py"
-    files[test] = new_decoder.test_text(name, str(test))
+    files[test] = test_text(name, str(test))
     for file in files:
         if file.exists():
             msg = f"{file} exists and is not overwritten. Choose another name, or remove it."
@@ -58,7 +57,7 @@ def new(
     for file, text in files.items():
         with file.open("x", encoding="utf-8") as out:
             out.write(text)
-    route = new_decoder.route_text(name)
+    route = route_text(name)
     if settings.gateway.decoders is None or Path(settings.gateway.decoders).absolute() != place.absolute():
         route = f'[gateway]\ndecoders = "{place.absolute()}"\n\n{route}'
     if as_json:

@@ -7,6 +7,8 @@ Each decoder runs in its own process, because threads cannot be ended. If it rai
 `decoder_seconds`, the message that it read becomes a dead letter. A changed file is loaded within a second; if it cannot
 be loaded, the previous version stays. A decoder that fails repeatedly is paused, so that its failures take a tenth of the
 gateway's time at most.
+
+`tidegate route new NAME` writes a first decoder, its test and its route from the texts here.
 """
 
 import logging
@@ -34,7 +36,7 @@ from gateway.safe_text import show_text
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reasons import IgnoredReason, Reason
 
-__all__ = ["NAME", "PythonFileDecoder", "find_files"]
+__all__ = ["NAME", "PythonFileDecoder", "decoder_text", "find_files", "route_text", "test_text"]
 
 logger = logging.getLogger("tidegate.gateway")
 NAME: Final = re.compile(r"(?!test_)[a-z][a-z0-9_]{0,40}")
@@ -56,6 +58,50 @@ _MAPPING: Final = MappingSettings.model_validate(
         "message_id": ["{.id}"],
     }
 )
+_DECODER: Final = '''"""Decoder {name}: bytes to readings. The gateway reloads this file within a second of a change."""
+
+
+def decode(topic: str, payload: bytes) -> dict | list | None:
+    """Return the readings of one message, or None for a message without readings.
+
+    The readings are {{"values": {{metric: value}}}}, or a list of such objects. A value is a number, text, boolean or
+    {{"value": …, "unit": …}}.
+    Optional next to "values": "ts" (epoch or ISO 8601), "device" (default: the route's) and "id", by which a copy of the
+    message is recognised. An exception turns the message into a dead letter with the text of the exception.
+    """
+    if len(payload) != 4:
+        raise ValueError(f"4 bytes wanted, got {{len(payload)}}")
+    temperature = int.from_bytes(payload[:2], "big", signed=True) / 10
+    humidity = int.from_bytes(payload[2:], "big") / 10
+    return {{
+        "values": {{
+            "temperature": {{"value": temperature, "unit": "°C"}},
+            "humidity": {{"value": humidity, "unit": "%"}},
+        }}
+    }}
+'''
+_TEST: Final = '''"""Test of the decoder {name}: `python -m pytest {file}`. Put real messages of the device here."""
+
+import pytest
+from {name} import decode
+
+
+def test_a_message() -> None:
+    found = decode("site/{name}/device-1", bytes.fromhex("00d7 0190"))
+    assert found == {{
+        "values": {{"temperature": {{"value": 21.5, "unit": "°C"}}, "humidity": {{"value": 40.0, "unit": "%"}}}}
+    }}
+
+
+def test_a_message_that_is_cut_short() -> None:
+    with pytest.raises(ValueError, match="got 1"):
+        decode("site/{name}/device-1", b"\\x00")
+'''
+_ROUTE: Final = """[[routes]]
+filter = "site/{name}/{{device}}"
+device = "{{device}}"
+decoder = "{name}"
+"""
 
 
 def find_files(folder: str | None) -> dict[str, Path]:
@@ -268,3 +314,18 @@ class PythonFileDecoder:
     def _refuse(self, why: str) -> Reject:
         wanted = f"a decoder that reads this message: correct {self._file.name}, then redrive"
         return Reject(Reason.UNDECODED, None, show_text(f"decoder {self._file.stem}: {why}"), show_text(wanted))
+
+
+def decoder_text(name: str) -> str:
+    """Return the text of a working decoder, to be changed."""
+    return _DECODER.format(name=name)
+
+
+def test_text(name: str, file: str) -> str:
+    """Return the text of its test."""
+    return _TEST.format(name=name, file=file)
+
+
+def route_text(name: str) -> str:
+    """Return the settings of a route that names it."""
+    return _ROUTE.format(name=name)

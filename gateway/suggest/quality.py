@@ -41,14 +41,6 @@ class FoundQuality:
         )
 
 
-@dataclass(slots=True)
-class FoundErrors:
-    """The `errors` of a mapping, and sentences for a person."""
-
-    settings: dict[str, list[float]] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-
 def find_quality(roles: FieldRoles, quantities: Quantities | None, *, listed: bool) -> FoundQuality:
     """Return the quality of the item, or of each of its quantities.
 
@@ -91,6 +83,14 @@ def _good(values: Iterable[Any]) -> list[str]:
 
 def _known(values: Iterable[Any]) -> bool:
     return {str(value).lower() for value in values} <= _GOOD | _NOT_GOOD
+
+
+@dataclass(slots=True)
+class FoundErrors:
+    """The `errors` of a mapping, and sentences for a person."""
+
+    settings: dict[str, list[float]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 def find_errors(roles: FieldRoles, names: dict[tuple[Step, ...], str]) -> FoundErrors:
