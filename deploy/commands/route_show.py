@@ -31,8 +31,8 @@ def show(
     """
     from deploy.commands.route import settings_of
     from gateway.devtools.explain_route import find_mapping
-    from gateway.devtools.show_mapping import show_mapping, show_vendor
     from gateway.routes import compile_vendors, shipped_mappings
+    from gateway.suggest.toml_text import show_mapping, show_vendor
 
     settings = settings_of(config, data)
     vendor = compile_vendors(settings.gateway.vendors).get(name)

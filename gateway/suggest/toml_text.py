@@ -1,16 +1,23 @@
-"""A draft as TOML, laid out like a file written by a person."""
+"""Drafts, mappings and rules of vendors as TOML, laid out like a file written by a person.
+
+A mapping includes everything that it extends.
+"""
 
 import json
 import re
-from typing import Any
+from typing import Any, Final
 
+from gateway.decoders.mapping.settings import MappingSettings
+from gateway.decoders.vendor_settings import VendorSettings
 from gateway.suggest.draft import Draft
 
-__all__ = ["toml_key", "toml_lines", "write_toml"]
+__all__ = ["show_mapping", "show_vendor", "write_toml"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_WIDEST = 110
-_FIRST = ("filter", "device", "metric", "zone", "decoder", "ignore", "time", "units", "tags")
+_WIDEST: Final = 110
+_FIRST: Final = ("filter", "device", "metric", "zone", "decoder", "ignore", "time", "units", "tags")
+_SHORT: Final = 3
+"""Most entries of a table that fit in one line."""
 
 
 def write_toml(draft: Draft) -> str:
@@ -27,21 +34,55 @@ def write_toml(draft: Draft) -> str:
     ]
     if draft.mapping:
         lines += ["", "[routes.mapping]"]
-        lines += [line for name, value in draft.mapping.items() for line in toml_lines(name, value)]
+        lines += [line for name, value in draft.mapping.items() for line in _lines(name, value)]
     return "\n".join(lines) + "\n"
 
 
-def toml_lines(name: str, value: Any) -> list[str]:
+def show_mapping(name: str, settings: MappingSettings) -> str:
+    """Return the table `[mappings.NAME]` and those inside it."""
+    given = settings.model_dump(mode="json", exclude_unset=True)
+    cases = given.pop("cases", [])
+    head = f"mappings.{_key(name)}"
+    lines = _table(f"[{head}]", head, given)
+    for case in cases:
+        lines += ["", *_table(f"[[{head}.cases]]", f"{head}.cases", case)]
+    return "\n".join(lines) + "\n"
+
+
+def show_vendor(name: str, settings: VendorSettings) -> str:
+    """Return the table `[vendors.NAME]`."""
+    head = f"vendors.{_key(name)}"
+    return "\n".join(_table(f"[{head}]", head, settings.model_dump(mode="json", exclude_unset=True))) + "\n"
+
+
+def _table(title: str, head: str, given: dict[str, Any]) -> list[str]:
+    long = {name for name, value in given.items() if isinstance(value, dict) and len(value) > _SHORT}
+    lines = [title]
+    for name, value in given.items():
+        if name not in long and value is not None:
+            lines += _lines(name, _without_none(value))
+    for name, table in given.items():
+        if name in long:
+            lines += ["", f"[{head}.{_key(name)}]"]
+            for key, value in table.items():
+                lines += _lines(key, _without_none(value))
+    return lines
+
+
+def _without_none(value: Any) -> Any:
+    """Remove None values, because TOML has no null."""
+    if isinstance(value, dict):
+        return {key: _without_none(inner) for key, inner in value.items() if inner is not None}
+    return [_without_none(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _lines(name: str, value: Any) -> list[str]:
     """Return a member of a table; a long list has a line for each item."""
-    name = toml_key(name)
+    name = _key(name)
     text = f"{name} = {_value(value)}"
     if len(text) <= _WIDEST or not isinstance(value, list | tuple):
         return [text]
     return [f"{name} = [", *(f"    {_value(item)}," for item in value), "]"]
-
-
-def _is_wide(name: str, table: dict[str, Any]) -> bool:
-    return len(f"{name} = {_value(table)}") > _WIDEST
 
 
 def _value(value: Any) -> str:
@@ -50,14 +91,14 @@ def _value(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, dict):
-        inner = ", ".join(f"{toml_key(str(key))} = {_value(item)}" for key, item in value.items())
+        inner = ", ".join(f"{_key(str(key))} = {_value(item)}" for key, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_value, value))}]"
     return _text(str(value))
 
 
-def toml_key(text: str) -> str:
+def _key(text: str) -> str:
     """Return a key, in quotes if it needs them."""
     return text if _BARE.fullmatch(text) else _text(text)
 

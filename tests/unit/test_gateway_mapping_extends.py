@@ -15,11 +15,11 @@ from gateway.decoders.mapping.extends import extend_mapping, resolve_extends
 from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.vendor_settings import VendorSettings
 from gateway.devtools.decode_file import decode_lines
-from gateway.devtools.show_mapping import show_mapping, show_vendor
 from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.message_processor import Message, MessageProcessor
 from gateway.presets.loader import load_vendors
 from gateway.routes import compile_routes, shipped_mappings
+from gateway.suggest.toml_text import show_mapping, show_vendor
 from ingest.contract.errors import ConfigError
 from ingest.contract.reading import decode_record
 
