@@ -10,10 +10,9 @@ from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.glob_patterns import compile_glob, glob_sort_key, is_glob
 from gateway.plausible.table import PlausibilityCheck, PlausibilityChecks, PlausibilityTable, load_table
 from gateway.policy import NumberLimits
-from gateway.profiles.lookback import look_back
+from gateway.profiles.check_memory import MetricTrack, Tracks
 from gateway.profiles.model import Profile
-from gateway.profiles.rule import MetricRule, RuleViolation
-from gateway.profiles.track import MetricTrack, Tracks
+from gateway.profiles.rule import MetricRule, RuleViolation, look_back
 from gateway.reading_path import item_path, member_path, native_batch, reading_path, show_reading
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading

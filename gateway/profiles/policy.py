@@ -12,10 +12,9 @@ from gateway.plausible.apply_table import sift_readings
 from gateway.plausible.table import load_table
 from gateway.policy import NumberLimits, ReadingPolicy
 from gateway.profiles.check import CompiledProfile
-from gateway.profiles.judgement_cache import JudgedMessage, JudgementCache, ReplayedTracks
+from gateway.profiles.check_memory import JudgedMessage, JudgementCache, ReplayedTracks, TrackMemory
 from gateway.profiles.profile_folder import ProfileFolder
 from gateway.profiles.profile_set import ProfileChoice, ProfileSet
-from gateway.profiles.track import TrackMemory
 from gateway.rate import FLOOD_KEEP_BYTES, DeviceRate
 from gateway.safe_text import show_text
 from ingest.contract.dead_letter import Reject

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.gateway_settings import GatewaySettings
 from gateway.message_processor import Message, MessageProcessor
-from gateway.profiles.judgement_cache import JudgementCache
+from gateway.profiles.check_memory import JudgementCache
 from gateway.profiles.policy import ProfilePolicy
 from gateway.profiles.profile_folder import ProfileFolder
 from gateway.rate import DeviceRate

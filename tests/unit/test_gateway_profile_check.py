@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from gateway.decoders.shape import Decoded, RouteMatch
 from gateway.profiles.check import CompiledProfile
+from gateway.profiles.check_memory import TrackMemory
 from gateway.profiles.model import MetricRules, Profile
 from gateway.profiles.rule import MetricRule
-from gateway.profiles.track import TrackMemory
 from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
