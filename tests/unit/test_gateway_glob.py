@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.decoders.mapping.names import PatternTable
 from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.glob_patterns import compile_glob, compile_globs
-from gateway.profiles.profile_file import parse_profile
+from gateway.profiles.profile_folder import parse_profile
 from gateway.profiles.profile_set import ProfileSet
 from gateway.routes import compile_routes
 

@@ -19,7 +19,7 @@ from gateway.plausible.table import CALM_HIGH, CALM_LOW, load_table
 from gateway.policy import ReadingPolicy
 from gateway.profiles.explain import describe_profile
 from gateway.profiles.policy import ProfilePolicy, make_policy
-from gateway.profiles.profile_file import BadProfile, parse_profile
+from gateway.profiles.profile_folder import BadProfile, parse_profile
 from gateway.routes import compile_routes
 from tests.support.outcome import LIMITS, NOW_US, decide, letters_of, native, record_of, stored
 

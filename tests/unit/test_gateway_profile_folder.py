@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.profiles import profile_folder as folder_module
 from gateway.profiles.model import Profile
-from gateway.profiles.profile_file import parse_profile
-from gateway.profiles.profile_folder import ProfileFolder
+from gateway.profiles.profile_folder import ProfileFolder, parse_profile
 from gateway.profiles.profile_set import ProfileSet
 from ingest.contract.errors import ConfigError
 

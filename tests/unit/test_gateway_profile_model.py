@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.profiles.profile_file import MAX_FILE_BYTES, BadProfile, parse_profile
+from gateway.profiles.profile_folder import MAX_FILE_BYTES, BadProfile, parse_profile
 
 GOOD = """
 name = "soil"
