@@ -8,7 +8,7 @@ from typing import Final
 
 from deploy.settings import Settings
 from gateway.devtools.publisher import Publisher
-from gateway.replies.stored_receipts import stored_receipts
+from gateway.replies.receipts import stored_receipts
 from ingest.contract.errors import TidegateError
 from ingest.contract.topics import LAND_GROUP, READINGS
 from ingest.groups.offset_mirror import group_lag

@@ -1,4 +1,6 @@
-"""Receipts: a device's rejections as messages on `tidegate/receipts/<device>`, limited per device and in total.
+"""Receipts on `tidegate/receipts/<device>`: of rejections by the gateway, and of records that Spark has stored.
+
+Rejections, limited per device and in total:
 
     {"reason": "wrong_type", "path": "$.values.temp", "got": "…", "wanted": "…", "profile": null, "message_id": "bs:1:7",
      "topic": "tidegate/v1/attic/readings", "received_at": "2026-11-28T06:01:15.131Z", "partial": false, "count": 1}
@@ -10,16 +12,27 @@ receipts of this device before this one were not sent. A device that counts agai
 A message with an MQTT 5 response topic gets the receipt there too, with its correlation data. A device must not make us
 publish where others take commands: a response topic must be under `tidegate/receipts/`, or match
 `receipts.response_topics` and not be ingested by a route.
+
+Stored records (`stored_receipts`):
+
+    {"stored": 3, "first": "bs:1:7", "last": "bs:1:9", "message_ids": ["bs:1:7", "bs:1:8", "bs:1:9"],
+     "partition": 0, "offset": 4711, "received_at": "2026-11-28T06:01:15.131Z"}
+
+`stored` counts messages of the device up to this offset since the receipt before; first and last (with `message_ids`
+between them, at most 20) are identities, null if the device gives none. Stored means: in the table, or dropped because
+the same identity is. A lost receipt is not sent again: a device that must be certain asks the table.
 """
 
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 from typing import Final, NamedTuple
+
+import msgspec
 
 from gateway.decoders.shape import Reply
 from gateway.delivery.sequence import SequenceRestart
@@ -28,15 +41,19 @@ from gateway.replies.rejection import ReceiptBuilder, Rejection
 from gateway.routes import OWN, RouteTable, compile_routes
 from gateway.safe_text import show_text
 from gateway.topic_filters import compile_filter, topic_device
+from ingest.contract.reading import ReadingRecord, decode_record
+from ingest.log import LogRecord
 from monitoring.metrics.gateway import GatewayMetrics
 
-__all__ = ["RECEIPTS", "DeviceReceipts", "make_receipts", "receipt_topic"]
+__all__ = ["RECEIPTS", "DeviceReceipts", "make_receipts", "receipt_topic", "stored_receipts"]
 
 RECEIPTS: Final = "tidegate/receipts/"
 MAX_DEVICES: Final = 5_000
 """Most remembered devices, about a kilobyte each; the one without a rejection for longest is forgotten first."""
 MAX_TOPIC_BYTES: Final = 512
 MAX_CORRELATION_BYTES: Final = 1024
+MAX_IDS: Final = 20
+"""Most message ids in a receipt of stored records."""
 
 
 def receipt_topic(device: str) -> str:
@@ -256,3 +273,37 @@ def _moment(received_us: int) -> str:
 
 def _shown(text: str | None) -> str | None:
     return None if text is None else show_text(text)
+
+
+def stored_receipts(records: Iterable[LogRecord], gateway: str) -> list[Reply]:
+    """Return one receipt per device and partition for the records of `gateway`; other gateways send their own."""
+    found: dict[tuple[str, int], list[tuple[int, ReadingRecord]]] = {}
+    for record in records:
+        try:
+            message = decode_record(record.value or b"")
+        except msgspec.DecodeError:
+            continue  # no Tidegate gateway wrote it: it became a dead letter
+        if message.gateway == gateway:
+            found.setdefault((message.device, record.partition), []).append((record.offset, message))
+    return [_receipt(device, partition, messages) for (device, partition), messages in found.items()]
+
+
+def _receipt(device: str, partition: int, messages: list[tuple[int, ReadingRecord]]) -> Reply:
+    offset, last = messages[-1]
+    ids = [_known_by(message) for _, message in messages]
+    told = {
+        "stored": len(messages),
+        "first": ids[0],
+        "last": ids[-1],
+        "message_ids": [known for known in ids[:MAX_IDS] if known is not None],
+        "partition": partition,
+        "offset": offset,
+        "received_at": _moment(last.received_us),
+    }
+    return Reply(receipt_topic(device), json.dumps(told, ensure_ascii=False, separators=(",", ":")).encode("utf-8"))
+
+
+def _known_by(message: ReadingRecord) -> str | None:
+    """Return the message's identity, or that of its last item if each has its own."""
+    own = message.message_id or next((r.message_id for r in reversed(message.readings) if r.message_id), None)
+    return None if own is None else show_text(own)
