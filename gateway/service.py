@@ -22,9 +22,8 @@ from gateway.delivery.sequence import SequenceTracker
 from gateway.fast_path.encoder import FastPathEncoder
 from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
 from gateway.health import GatewayHealth
-from gateway.memory.erased_devices import ErasureListener
 from gateway.memory.restart_state import GatewayState, is_own_state
-from gateway.memory.shared_id import ReadNewer, SharedIdDetector
+from gateway.memory.state_watch import ErasureListener, ReadNewer, SharedIdDetector
 from gateway.message_processor import MessageProcessor
 from gateway.metric_accumulator import MetricAccumulator
 from gateway.mqtt.broker_backlog import BrokerBacklog

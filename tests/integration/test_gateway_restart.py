@@ -38,7 +38,7 @@ def start(
 ) -> Iterator[Callable[..., Any]]:
     """`start(log, *filters)` is a process on that log; it knows nothing but what stands there."""
 
-    monkeypatch.setattr("gateway.memory.shared_id.LOOK_SECONDS", 0.1)
+    monkeypatch.setattr("gateway.memory.state_watch.LOOK_SECONDS", 0.1)
     made: list[Any] = []
 
     def make(log: MemoryLog, *filters: str) -> Any:

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 
 from gateway.delivery.sequence import SequenceTracker
-from gateway.memory.erased_devices import ErasureListener
 from gateway.memory.restart_state import GatewayState
+from gateway.memory.state_watch import ErasureListener
 from ingest.contract.forget import FORGET_KEY, decode_forget, device_digest, encode_forget
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.memory import MemoryLog

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gateway.delivery.sequence import SequenceTracker
 from gateway.memory.restart_state import GatewayState, is_own_state
-from gateway.memory.shared_id import SharedIdDetector
+from gateway.memory.state_watch import SharedIdDetector
 from ingest.contract.outcome import OutcomeRecord
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.memory import MemoryLog

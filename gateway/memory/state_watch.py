@@ -1,21 +1,27 @@
-"""Detection of another live gateway with the same `gateway.gateway_id`, by its record in `telemetry.gateway-state`.
+"""Watches of `telemetry.gateway-state` for records of others: a live gateway with the same id, and erased devices.
 
-Each process writes its own record about once a minute. A record of another process that Kafka took after this one's first
-look comes from a process that lives now, so no clocks are compared. A look runs on its own thread and reads a bounded
-number of records: messages do not wait for it.
+Each gateway process writes its own record about once a minute. A record of another process under the same
+`gateway.gateway_id` that Kafka took after this one's first look comes from a process that lives now, so no clocks are
+compared.
+
+An erasure removes a device from the topic and leaves a record that names it by a hash, so that a running gateway does not
+write the device's numbers again. A gateway that starts later finds the state without the device.
+
+A look runs on its own thread and reads a bounded number of records: messages do not wait for it.
 """
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from gateway.memory.restart_state import ALIVE_MS, SessionRecord
+from ingest.contract.forget import FORGET_KEY, decode_forget
 from monitoring.periodic_query import PeriodicQuery
 
-__all__ = ["LOOK_SECONDS", "ReadNewer", "SharedIdDetector"]
+__all__ = ["LOOK_SECONDS", "ErasureListener", "ReadNewer", "SharedIdDetector"]
 
 logger = logging.getLogger("tidegate.gateway")
 
@@ -89,3 +95,39 @@ class SharedIdDetector:
             f"; another gateway uses gateway.gateway_id {self._gateway_id!r} ({other}), so the audit and the ledger mix up "
             "their messages: give each gateway its own id"
         )
+
+
+class ErasureListener:
+    """Reader of erasures. `start`, `stop` and `take` belong to the gateway's thread, `look` to that of the poll."""
+
+    def __init__(self, read_newer: ReadNewer) -> None:
+        self._read_newer = read_newer
+        self._offsets: dict[int, int] | None = None
+        self._heard: list[str] = []
+        self._poll: PeriodicQuery[int] = PeriodicQuery("erasures", LOOK_SECONDS, self.look, default=0)
+
+    def start(self) -> None:
+        """Begin to look; a second call does nothing."""
+        self._poll.start()
+
+    def stop(self) -> None:
+        """Stop looking."""
+        self._poll.stop()
+        self._poll.join(_END_SECONDS)
+
+    def look(self) -> int:
+        """Look once; returns how many records came."""
+        values, self._offsets = self._read_newer(FORGET_KEY, self._offsets)
+        self._heard += _digests(values)
+        return len(values)
+
+    def take(self) -> frozenset[str]:
+        """Return the SHA-256 of each device that was erased since the last call."""
+        count = len(self._heard)  # the poll may add to it meanwhile
+        taken = frozenset(self._heard[:count])
+        del self._heard[:count]
+        return taken
+
+
+def _digests(values: Iterable[bytes]) -> list[str]:
+    return [digest for value in values if (digest := decode_forget(value)) is not None]
