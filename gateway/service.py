@@ -9,7 +9,6 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from gateway.decoders.state import DecoderState
@@ -22,7 +21,7 @@ from gateway.delivery.sequence import SequenceTracker
 from gateway.fast_path.encoder import FastPathEncoder
 from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
 from gateway.health import GatewayHealth
-from gateway.memory.restart_state import GatewayState, is_own_state
+from gateway.memory.restart_state import GatewayState, ReadOutcomes, ReadState, is_own_state
 from gateway.memory.state_watch import ErasureListener, ReadNewer, SharedIdDetector
 from gateway.message_processor import MessageProcessor
 from gateway.metric_accumulator import MetricAccumulator
@@ -48,12 +47,6 @@ from monitoring.metrics.gateway import GatewayMetrics
 __all__ = ["GatewayService"]
 
 logger = logging.getLogger("tidegate.gateway")
-
-ReadState = Callable[[], list[tuple[str, bytes]]]
-"""State that earlier gateways stored for their decoders; read once, before the first connection."""
-
-ReadOutcomes = Callable[[int], Iterable[OutcomeRecord]]
-"""Outcomes since a time in epoch ms, in the order written; read once, before the first connection."""
 
 GATHER_SECONDS: Final = 0.03
 """Time that a busy loop lets messages and reports gather: at a low rate a pass costs more than its messages."""
@@ -320,17 +313,7 @@ class GatewayService(SessionEvents):
     def _recall(self, found: list[tuple[str, bytes]]) -> None:
         """Load the state of earlier processes: of devices for the decoders, and of this gateway itself."""
         self._state.load([(key, value) for key, value in found if not is_own_state(key)])
-        since_ms = self._own.load(found)
-        if since_ms is not None:
-            try:
-                self._own.replay(self._read_outcomes(since_ms))
-            except FatalError as error:
-                # Then only the numbers of the last minute are unknown: they count as gaps, and nothing is hidden.
-                logger.warning(
-                    "%s. Gaps may be reported that are not real. Grant the Kafka user READ on %s.",
-                    error,
-                    OUTCOMES,
-                )
+        self._own.recall(found, self._read_outcomes)
         self._backlog.known_us = self._own.reached_us or None
         if self._own.filters is not None:
             self._session.subscriptions.recall(self._own.filters)

@@ -18,14 +18,21 @@ import msgspec
 
 from gateway.delivery.sequence import Numbers, SequenceTracker
 from gateway.left_out import LEFT_OUT, encode_left_out
+from ingest.contract.errors import FatalError
 from ingest.contract.forget import device_digest
 from ingest.contract.outcome import OutcomeRecord
-from ingest.contract.topics import GATEWAY_STATE
+from ingest.contract.topics import GATEWAY_STATE, OUTCOMES
 from ingest.log import Failure, LogFull, LogWriter
 
-__all__ = ["GatewayState", "SessionRecord", "is_own_state"]
+__all__ = ["GatewayState", "ReadOutcomes", "ReadState", "SessionRecord", "is_own_state"]
 
 logger = logging.getLogger("tidegate.gateway")
+
+ReadState = Callable[[], list[tuple[str, bytes]]]
+"""State that earlier gateways stored for their decoders; read once, before the first connection."""
+
+ReadOutcomes = Callable[[int], Iterable[OutcomeRecord]]
+"""Outcomes since a time in epoch ms, in the order written; read once, before the first connection."""
 
 PREFIX: Final = "tidegate/"
 SAVE_SECONDS: Final = 60.0
@@ -130,6 +137,19 @@ class GatewayState:
                 held.session,
             )
         return max(0, held.saved_ms - MARGIN_MS) if held.saved_ms else None
+
+    def recall(self, found: Iterable[tuple[str, bytes]], read_outcomes: ReadOutcomes) -> None:
+        """Load the records of this gateway's last process, and the numbers of its outcomes since."""
+        since_ms = self.load(found)
+        if since_ms is None:
+            return
+        try:
+            self.replay(read_outcomes(since_ms))
+        except FatalError as error:
+            # Then only the numbers of the last minute are unknown: they count as gaps, and nothing is hidden.
+            logger.warning(
+                "%s. Gaps may be reported that are not real. Grant the Kafka user READ on %s.", error, OUTCOMES
+            )
 
     def replay(self, outcomes: Iterable[OutcomeRecord]) -> None:
         """Take the numbers of outcomes since, in the order written."""
