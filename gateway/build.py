@@ -1,20 +1,28 @@
-"""Build a gateway between a real broker and a real Kafka from settings."""
+"""Build a gateway between a real broker and a real Kafka from settings, and open its log writer."""
 
+import logging
 import threading
+from collections.abc import Callable
 from functools import partial
 
-from gateway.delivery.open_log import open_kafka
 from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
 from gateway.policy import ReadingPolicy
 from gateway.replies.rejection import ReceiptBuilder
 from gateway.route_reload import ReadRoutes, no_route_update
 from gateway.service import GatewayService
+from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.gateway_state import read_newer, read_outcomes, read_state
 from ingest.kafka_settings import KafkaSettings
+from ingest.log import LogWriter
+from ingest.producer import open_writer
 from ingest.record_limits import LearnedLimits
+from ingest.topics.admin import wait_for_kafka
+from ingest.topics.setup import ensure_topics
 from monitoring.metrics.gateway import GatewayMetrics
 
-__all__ = ["build_gateway", "run"]
+__all__ = ["build_gateway", "open_kafka", "run"]
+
+logger = logging.getLogger("tidegate.gateway")
 
 
 def run(
@@ -75,3 +83,35 @@ def build_gateway(
         read_newer=partial(read_newer, kafka),
         read_routes=read_routes,
     )
+
+
+def open_kafka(
+    kafka: KafkaSettings,
+    stop: threading.Event,
+    tell: Callable[[str], None],
+    *,
+    used_topics: set[str],
+    learned: LearnedLimits,
+) -> LogWriter | None:
+    """Wait for Kafka, make sure its topics exist, and open a writer.
+
+    `used_topics` and `learned` are the caller's memory between calls: a used topic that must be recreated was deleted
+    meanwhile.
+
+    Raises:
+        RetryableError: Kafka stopped answering.
+        FatalError: the topics cannot be created.
+    """
+    if not wait_for_kafka(kafka, stop, tell):
+        return None
+    made: list[str] = []
+    for difference in ensure_topics(kafka, on_made=made.append):
+        logger.warning("%s", difference)
+    for name in sorted(used_topics.intersection(made)):
+        logger.error(
+            "Topic %s was deleted while in use and has been recreated. Its records that had not landed yet are lost. Find out "
+            "who deleted it, and run `tidegate audit`.",
+            name,
+        )
+    used_topics |= {READINGS, DEAD_LETTERS, OUTCOMES}
+    return open_writer(kafka, learned=learned)

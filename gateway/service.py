@@ -9,6 +9,7 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 from typing import Any, Final
 
 from gateway.decoders.state import DecoderState
@@ -16,7 +17,6 @@ from gateway.delivery.ack_chain import AckChain
 from gateway.delivery.block import Block
 from gateway.delivery.deliverer import Deliverer
 from gateway.delivery.intake import MessageIntake
-from gateway.delivery.open_log import OpenLog
 from gateway.delivery.sequence import SequenceTracker
 from gateway.fast_path.encoder import FastPathEncoder
 from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
@@ -47,6 +47,9 @@ from monitoring.metrics.gateway import GatewayMetrics
 __all__ = ["GatewayService"]
 
 logger = logging.getLogger("tidegate.gateway")
+
+OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
+"""Function that opens a log writer and reports in sentences what it waits for; None if `stop` was set first."""
 
 GATHER_SECONDS: Final = 0.03
 """Time that a busy loop lets messages and reports gather: at a low rate a pass costs more than its messages."""

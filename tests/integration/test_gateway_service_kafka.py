@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.delivery.open_log import open_kafka
+from gateway.build import open_kafka
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.errors import FatalError
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
@@ -198,9 +198,9 @@ def test_a_topic_that_vanished_under_the_gateway_is_an_error_in_the_log(
             on_made(name)
         return []
 
-    monkeypatch.setattr("gateway.delivery.open_log.wait_for_kafka", lambda *_: True)
-    monkeypatch.setattr("gateway.delivery.open_log.ensure_topics", ensure)
-    monkeypatch.setattr("gateway.delivery.open_log.open_writer", lambda *_, **__: MemoryLog().writer())
+    monkeypatch.setattr("gateway.build.wait_for_kafka", lambda *_: True)
+    monkeypatch.setattr("gateway.build.ensure_topics", ensure)
+    monkeypatch.setattr("gateway.build.open_writer", lambda *_, **__: MemoryLog().writer())
     used: set[str] = set()
     for made in ([READINGS, OUTCOMES], [], [OUTCOMES]):
         assert caplog.text == ""
