@@ -8,7 +8,6 @@ import msgspec
 
 from gateway.clock_behind import flag_clocks_behind
 from gateway.dead_letters import partial_dead_letters, select_rejections, whole_dead_letter
-from gateway.decoders.candidates import choose_candidate
 from gateway.decoders.registry import make_decoders
 from gateway.decoders.senml.decoder import RELATIVE_TIME
 from gateway.decoders.shape import Decoded, Ignored, Reply, RouteMatch
@@ -17,7 +16,7 @@ from gateway.gateway_settings import GatewaySettings
 from gateway.message import Message, Record, identity_of, property_id, traceparent
 from gateway.policy import ReadingPolicy
 from gateway.replies.rejection import Rejection
-from gateway.routes import RouteTable
+from gateway.routes import RouteTable, choose_candidate
 from gateway.safe_text import show_text
 from gateway.topic_filters import empty_level, id_fault
 from ingest.contract.dead_letter import Reject

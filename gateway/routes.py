@@ -2,7 +2,7 @@
 
 Order: own topics (never ingested), the native format, the settings' routes in their order, then those of the shipped
 presets. The first match wins. If a route also has a condition on the payload and it does not hold, the next route that
-matches the topic is tried.
+matches the topic is tried: see `choose_candidate`.
 """
 
 import difflib
@@ -23,11 +23,24 @@ from gateway.decoders.shape import RouteMatch
 from gateway.decoders.vendor_settings import OwnVendors, VendorSettings
 from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.glob_patterns import compile_globs, glob_pattern
+from gateway.json_text import Document, strip_byte_order_mark
 from gateway.presets.loader import known_vendors, load_presets
+from gateway.safe_text import show_text
 from gateway.topic_filters import BadFilter, TopicFilter, compile_filter, native_topic
+from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
+from ingest.contract.reasons import Reason
 
-__all__ = ["OWN", "Route", "RouteTable", "compile_routes", "compile_vendors", "shipped_base", "shipped_mappings"]
+__all__ = [
+    "OWN",
+    "Route",
+    "RouteTable",
+    "choose_candidate",
+    "compile_routes",
+    "compile_vendors",
+    "shipped_base",
+    "shipped_mappings",
+]
 
 OWN: Final = "own"
 _OWN_PREFIXES: Final = ("tidegate/receipts/", "$SYS/")
@@ -166,6 +179,38 @@ class RouteTable:
         if len(candidates) == 1 and first.payload is None:
             return first
         return replace(first, candidates=tuple(candidates))
+
+
+def choose_candidate(
+    match: RouteMatch, payload: bytes, limits: GatewaySettings
+) -> tuple[RouteMatch, Document | None] | Reject:
+    """Return the candidate that takes this payload, and the payload's document if its mapping needs it.
+
+    A payload is parsed once for all mappings of one format. A payload that no candidate takes is rejected: as broken if
+    it cannot be parsed, else as `no_route`.
+    """
+    documents: dict[str, Document | Reject] = {}
+    broken: Reject | None = None
+    text = (
+        strip_byte_order_mark(payload).strip()
+        if any(candidate.payload is not None for candidate in match.candidates)
+        else payload
+    )
+    for candidate in match.candidates:
+        if candidate.payload is not None and not candidate.payload.fullmatch(text):
+            continue
+        mapping = candidate.mapping
+        if mapping is None or not mapping.when.texts:
+            return candidate, None
+        document = documents.get(mapping.format)
+        if document is None:
+            document = documents[mapping.format] = mapping.parse(payload, limits)
+        if isinstance(document, Reject):
+            broken = document
+        elif mapping.when.hold(document.value):
+            return candidate, document
+    wanted = "a payload that one of these takes: " + ", ".join(candidate.route for candidate in match.candidates)
+    return broken or Reject(Reason.NO_ROUTE, "$", f"{len(payload)} bytes", show_text(wanted))
 
 
 def compile_routes(settings: tuple[RouteSettings, ...], limits: GatewaySettings | None = None) -> RouteTable:

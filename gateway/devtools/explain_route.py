@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gateway.decoders.candidates import choose_candidate
 from gateway.decoders.mapping.extends import resolve_extends
 from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.shape import RouteMatch
@@ -12,7 +11,7 @@ from gateway.devtools.decode_file import describe_outcome
 from gateway.gateway_settings import GatewaySettings, RouteSettings
 from gateway.message_processor import Message, MessageProcessor
 from gateway.policy import ReadingPolicy
-from gateway.routes import Route, RouteTable, compile_routes, shipped_base, shipped_mappings
+from gateway.routes import Route, RouteTable, choose_candidate, compile_routes, shipped_base, shipped_mappings
 from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 
