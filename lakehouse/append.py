@@ -154,7 +154,7 @@ class Append:
         Args:
             user_metadata: the commit's metadata (see lakehouse/commit_metadata.py); a function is called while nobody else
                 of this process may commit to the table.
-            data_change: False where the same rows are only arranged anew: readers that follow the table pass it over.
+            data_change: False where the same rows are only rearranged: readers that follow the table pass it over.
         """
         written, paths, self._files, self.paths = self._files, self.paths, None, []
         sequence = written if data_change and written is not None and not self._removed else None

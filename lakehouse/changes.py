@@ -79,7 +79,7 @@ def read_changes(root: str, name: str, *, after: int, upto: int | None = None) -
         text = _log_text(files, version)
         if text is None:
             # The log is cut at its beginning only: where the version before is there, this one is still to come. A table
-            # that ends long before is another one (restored, made anew): what was seen of it before says nothing.
+            # that ends long before is another one (restored, or created again): what was seen before does not apply to it.
             if upto is None and (
                 _log_text(files, version - 1) is not None or newest_version(root, name) == version - 1
             ):

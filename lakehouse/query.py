@@ -48,7 +48,7 @@ def run_sql(
     *,
     version: int | None = None,
     at: datetime | None = None,
-    beside: "Mapping[str, pa.Table] | None" = None,
+    extra_tables: "Mapping[str, pa.Table] | None" = None,
     views: Iterable[View] = (),
 ) -> "pa.Table":
     """The answer to one query.
@@ -58,7 +58,7 @@ def run_sql(
         sql: DuckDB's SQL; every table under the root is there by its name.
         version: read the tables as of this version.
         at: read the tables as they were at this time.
-        beside: additional tables, by their names.
+        extra_tables: further tables of the query, by their names.
         views: queries over the tables, by their names.
 
     Raises:
@@ -81,7 +81,7 @@ def run_sql(
                 connection.register(name, dataset_of(table))
             else:
                 scans[name] = scan
-        for name, rows in (beside or {}).items():
+        for name, rows in (extra_tables or {}).items():
             connection.register(name, rows)
         return _Reader(connection, scans, used).answer(statement)
     except duckdb.Error as error:

@@ -94,7 +94,7 @@ class FileScan:
 def scan_of(table: "DeltaTable") -> FileScan | None:
     """The files of the table's version, newest first; None where DuckDB cannot read them by their paths.
 
-    It cannot on an object store, with a type that it is not told, or where a partition's value is not in the path as it is.
+    It cannot on an object store, with a type that it does not know, or where a partition's value is not in the path as it is.
     """
     import pyarrow as pa
 

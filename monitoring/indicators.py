@@ -36,18 +36,18 @@ class Indicator:
     """Events and how many of them were bad, counted either by the bad or by the good ones.
 
     Attributes:
-        beside: events to subtract from `events`.
+        subtracted: events to subtract from `events`.
     """
 
     events: EventCount
     good: EventCount | None = None
     bad: EventCount | None = None
-    beside: EventCount | None = None
+    subtracted: EventCount | None = None
 
     def all_promql(self, count: Callable[[EventCount], str]) -> str:
         """Return the number of events; `count` gives the expression of one counter."""
         events = count(self.events)
-        return events if self.beside is None else subtract_job(events, count(self.beside))
+        return events if self.subtracted is None else subtract_job(events, count(self.subtracted))
 
     def bad_promql(self, count: Callable[[EventCount], str]) -> str:
         """Return the number of bad events."""
@@ -60,14 +60,14 @@ class Indicator:
         events = count(self.events)
         if events is None:
             return None
-        meant = events - (count(self.beside) or 0.0 if self.beside else 0.0)
+        meant = events - (count(self.subtracted) or 0.0 if self.subtracted else 0.0)
         good = meant - (count(self.bad) or 0.0) if self.bad else count(self.good or self.events)
         return None if good is None or meant <= 0 else min(1.0, max(0.0, good / meant))
 
 
-def subtract_job(events: str, beside: str) -> str:
+def subtract_job(events: str, subtracted: str) -> str:
     """Return PromQL for events minus those of another job of the same installation; without that job, for all events."""
-    less = f"{events} - on({INSTALLATION}) group_left() sum by ({INSTALLATION}) ({beside})"
+    less = f"{events} - on({INSTALLATION}) group_left() sum by ({INSTALLATION}) ({subtracted})"
     return f"clamp_min(({less}) or {events}, 0)"
 
 
@@ -85,5 +85,5 @@ def validity() -> Indicator:
     return Indicator(
         events=EventCount("tidegate_gateway_messages_received_total", over=("qos",)),
         bad=EventCount("tidegate_gateway_messages_rejected_total", over=("reason",)),
-        beside=EventCount(ARRIVED),
+        subtracted=EventCount(ARRIVED),
     )

@@ -58,7 +58,7 @@ def make_background_tasks(writer: WriterContext) -> list[BackgroundTask]:
     from streaming.sql.stream_supervisor import StreamSupervisor
 
     deriver, streams = Deriver(derivations(writer)), StreamSupervisor(writer)
-    writer.beside["derive"] = deriver.run_pass
+    writer.background_tasks["derive"] = deriver.run_pass
     return [
         BackgroundTask(
             "requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle_request(writer, request))

@@ -21,8 +21,8 @@ __all__ = ["WriterContext"]
 class WriterContext:
     """The one process that may write under the root: its Spark session, settings and metrics.
 
-    `seen` are the identities of the landing that runs in this process; None if none does. `beside` are chores, by name, that a
-    request may need done before it continues.
+    `seen` are the identities of the landing that runs in this process; None if none does. `background_tasks` are, by name, the
+    tasks that a request may need done before it continues.
     """
 
     spark: "SparkSession"
@@ -32,7 +32,7 @@ class WriterContext:
     metrics: StreamMetrics
     topics: LandedTopics
     seen: DedupIndex | None = None
-    beside: dict[str, Callable[[], object]] = field(default_factory=dict)
+    background_tasks: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     @property
     def root(self) -> str:

@@ -160,7 +160,7 @@ def stored_parts(root: str, letters: "Iterable[DeadLetter]") -> "dict[str, set[P
     query = _PARTS.format(first=moments[0], last=moments[-1])
     wanted = pa.table({"received_us": pa.array(moments, pa.int64())})
     found: dict[str, set[Part]] = {}
-    for row in _rows(run_sql(root, query, beside={"wanted": wanted})):
+    for row in _rows(run_sql(root, query, extra_tables={"wanted": wanted})):
         gateway, epoch, number, *part = row
         found.setdefault(f"{gateway}:{epoch}:{number}", set()).add((part[0], part[1], part[2]))
     return found
@@ -176,7 +176,7 @@ def stored_identities(
     table = pa.table({"device": pa.array(devices, pa.string()), "message_id": pa.array(message_ids, pa.string())})
     query = _IDENTIFIED.format(first=first_us - DELIVERIES_APART_US, last=last_us + DELIVERIES_APART_US)
     found: dict[Identity, set[Part]] = {}
-    for device, message_id, metric, index in _rows(run_sql(root, query, beside={"wanted": table})):
+    for device, message_id, metric, index in _rows(run_sql(root, query, extra_tables={"wanted": table})):
         found.setdefault((device, message_id), set()).add((device, metric, index))
     return found
 
@@ -187,4 +187,4 @@ def _rows(table: "pa.Table") -> Iterable[Sequence[Any]]:
 
 def query_dead_letters(root: str, query: str) -> "pa.Table":
     """The answer to a query over `letters`: the columns of dead_letters, id, attempt, redriven_at and redriven_as."""
-    return run_sql(root, f"{_LETTERS} {query}", beside={"redrive_journal": read_journal(root)})
+    return run_sql(root, f"{_LETTERS} {query}", extra_tables={"redrive_journal": read_journal(root)})

@@ -141,15 +141,15 @@ class Supervisor:
         else:
             self._faults.pop(act.__name__, None)
 
-    def stop(self, told: Callable[[str], None]) -> None:
-        """Stop all parts in order, each within its time; `told(name)` before each."""
+    def stop(self, notify: Callable[[str], None]) -> None:
+        """Stop all parts in order, each within its time; `notify(name)` before each."""
         for part in self._parts.values():
             if part.state == "waiting":
                 part.stop()
         named = [name for name in self._stop_order if name in self._parts]
         for name in [*(name for name in self._parts if name not in named), *named]:
             if self._parts[name].pid is not None:
-                told(name)
+                notify(name)
             self._stop_one(self._parts[name])
 
     def _stop_one(self, part: Part) -> None:

@@ -84,7 +84,7 @@ class LedgerDerivation:
 
     def __init__(self, writer: WriterContext, arrivals: SharedArrivals) -> None:
         self._writer, self._arrivals = writer, arrivals
-        writer.beside["hasten"] = arrivals.hasten
+        writer.background_tasks["hasten"] = arrivals.hasten
         self._own = DerivedTable(writer, LEDGER)
         self._checked = False
         self._unbalanced: tuple[list[str], list[tuple[datetime, int]]] = ([], [])

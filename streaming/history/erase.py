@@ -151,10 +151,10 @@ def _note(writer: WriterContext, receipt: ErasureReceipt, name: str, entry: dict
 
 def _derive(writer: WriterContext, receipt: ErasureReceipt) -> str:
     """Let the derived tables take in what landed and what was erased, so that nothing of it comes to them later."""
-    run = writer.beside.get("derive") or Deriver(derivations(writer)).run_pass
+    run = writer.background_tasks.get("derive") or Deriver(derivations(writer)).run_pass
     try:
         for _ in range(MOST_PASSES):
-            if hasten := writer.beside.get("hasten"):
+            if hasten := writer.background_tasks.get("hasten"):
                 hasten()  # a pass that is not due yet reports no changes either
             if not run() or _have_seen(writer.root, receipt):
                 return "up to date"

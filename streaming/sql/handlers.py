@@ -221,7 +221,7 @@ def _refuse_foreign_table(writer: WriterContext, prepared: PreparedStream) -> No
             "another name for the stream, or move that table away."
         )
         raise ConfigError(msg)
-    refuse_other_types(writer.root, name, prepared.schema, anew="move that table away")
+    refuse_other_types(writer.root, name, prepared.schema, other_fix="move that table away")
 
 
 def _sinks(prepared: PreparedStream) -> list[str]:

@@ -57,14 +57,14 @@ def ensure_table(root: str, name: str, schema: str, *, log_retention_hours: int)
     return Table(table.name, table.comment, table.columns, table.statistics, tuple(stored.metadata().partition_columns))
 
 
-def refuse_other_types(root: str, name: str, schema: str, *, anew: str | None = None) -> None:
+def refuse_other_types(root: str, name: str, schema: str, *, other_fix: str | None = None) -> None:
     """Refuse a definition whose column has another type than the table's column of that name; its other columns may differ.
 
     Args:
         root: of the tables.
         name: of the table.
         schema: what is to be written, as Spark's JSON.
-        anew: how to create the table again, if that is not by dropping the stream.
+        other_fix: how to create the table again, if not by dropping the stream.
 
     Raises:
         ConfigError: names the column, both types and what to do.
@@ -76,10 +76,12 @@ def refuse_other_types(root: str, name: str, schema: str, *, anew: str | None = 
     stored, wanted = _types(DeltaTable(uri).schema().to_json()), _types(Schema.from_json(schema).to_json())
     for column, kind in wanted.items():
         if stored.get(column, kind) != kind:
-            anew = anew or f"drop the stream without --keep-table and apply it again (`tidegate streams drop {name}`)"
+            fix = (
+                other_fix or f"drop the stream without --keep-table and apply it again (`tidegate streams drop {name}`)"
+            )
             msg = (
                 f"Column {column} of the table {name} is {_kind(stored[column])}, but the statement gives {_kind(kind)}; a "
-                f"table's column keeps its type. CAST it back to {_kind(stored[column])}, or {anew}."
+                f"table's column keeps its type. CAST it back to {_kind(stored[column])}, or {fix}."
             )
             raise ConfigError(msg)
 

@@ -38,7 +38,7 @@ def make_writer(lander: Any, seen: DedupIndex | None = None) -> WriterContext:
     made = WriterContext(
         lander.lake.spark, lander.kafka, settings, LakeSettings(root=lander.root), lander.metrics, lander.topics, seen
     )
-    made.beside["derive"] = lambda: False
+    made.background_tasks["derive"] = lambda: False
     return made
 
 
@@ -207,7 +207,7 @@ def test_what_is_derived_follows_a_correction_and_an_erasure(
     monkeypatch.setattr("streaming.derive.deriver.ARRIVAL_SECONDS", 0.0)  # a quick machine corrects within it
     lander.land(*(record(n, seq=n, device=device) for n in (1, 2) for device in (SECRET, "d2")))
     writer = make_writer(lander)
-    derive = writer.beside["derive"] = Deriver(derivations(writer)).run_pass
+    derive = writer.background_tasks["derive"] = Deriver(derivations(writer)).run_pass
     derive()
     assert [total(lander, "rollups_1h", "sum", device) for device in (SECRET, "d2")] == [43.0, 43.0]
 

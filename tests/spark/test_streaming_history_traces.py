@@ -49,7 +49,7 @@ def test_no_byte_names_the_device_after_its_date(
     lander.land(*readings, *letters, neighbour)
     settings, lake = StreamSettings(checkpoint=str(lander.checkpoint)), LakeSettings(root=lander.root)
     writer = WriterContext(lander.lake.spark, lander.kafka, settings, lake, lander.metrics, lander.topics)
-    derive = writer.beside["derive"] = Deriver(derivations(writer)).run_pass
+    derive = writer.background_tasks["derive"] = Deriver(derivations(writer)).run_pass
     derive()
     arguments = {"device": GONE, "metric": "temperature", **RowCorrection(offset=1.0).arguments()}
     for request in (

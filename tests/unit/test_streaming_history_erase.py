@@ -17,7 +17,7 @@ def test_tables_that_are_merely_not_due_are_not_up_to_date(tmp_path: Path) -> No
     for table in (READINGS, DEAD_LETTERS, LEDGER):
         create_table(str(tmp_path), table, log_retention_hours=24)
     nothing: Any = None
-    writer: Any = SimpleNamespace(root=str(tmp_path), beside={})
+    writer: Any = SimpleNamespace(root=str(tmp_path), background_tasks={})
     arrivals = SharedArrivals(nothing, writer.root, every_seconds=3600)
     LedgerDerivation(writer, arrivals)
     passes: list[bool] = []
@@ -27,7 +27,7 @@ def test_tables_that_are_merely_not_due_are_not_up_to_date(tmp_path: Path) -> No
         arrivals.release()
         return False
 
-    writer.beside["derive"] = run_pass
+    writer.background_tasks["derive"] = run_pass
     run_pass()
     run_pass()
     assert _derive(writer, ErasureReceipt(writer.root, "1")) == "up to date"
@@ -35,5 +35,5 @@ def test_tables_that_are_merely_not_due_are_not_up_to_date(tmp_path: Path) -> No
 
 
 def test_passes_of_others_are_due_when_they_say_so(tmp_path: Path) -> None:
-    writer: Any = SimpleNamespace(root=str(tmp_path), beside={"derive": lambda: False})
+    writer: Any = SimpleNamespace(root=str(tmp_path), background_tasks={"derive": lambda: False})
     assert _derive(writer, ErasureReceipt(writer.root, "1")) == "up to date"

@@ -228,7 +228,7 @@ def test_a_shortened_topic_is_noted_at_once_so_that_what_comes_next_is_counted(
     monkeypatch.setattr(ledger, "topic_ids", ids)
     nothing: Any = None
     writer: Any = SimpleNamespace(
-        root=str(tmp_path), kafka=None, topics=LandedTopics("r", "d", "o"), beside={},
+        root=str(tmp_path), kafka=None, topics=LandedTopics("r", "d", "o"), background_tasks={},
         settings=StreamSettings(checkpoint=str(tmp_path / "checkpoint")),
         metrics=StreamMetrics(CollectorRegistry(), query="land", tables=["ledger"], topics=["r"]),
     )  # fmt: skip
