@@ -3,8 +3,7 @@
 from typing import Any
 
 from deploy.bench.suite.cell_beds import CellBed
-from deploy.bench.suite.pipeline_bed import RunningPipeline
-from deploy.bench.suite.pipeline_cells import pipeline_cell
+from deploy.bench.suite.pipeline_bed import RunningPipeline, pipeline_cell
 from deploy.bench.suite.scenario import Parameters
 from deploy.bench.target import with_device_port
 

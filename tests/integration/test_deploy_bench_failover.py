@@ -9,7 +9,7 @@ import pytest
 
 from deploy.bench.kafka_load.failover import run_failover
 from deploy.bench.kafka_load.feed import SteadyLoad
-from deploy.bench.suite.outage import active_controller, without_controller, without_zookeeper
+from deploy.bench.suite.cell_beds import active_controller, without_controller, without_zookeeper
 from deploy.local import artifacts
 from deploy.testbed.cluster import open_cluster
 from ingest.contract.errors import UnavailableError

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.suite.curves import curves_of
+from deploy.bench.suite.curves import TrendPoint, curves_of, trend_of, trend_text
 from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.library import names_by_length
 from deploy.bench.suite.report.charts import charts_of
@@ -16,7 +16,6 @@ from deploy.bench.suite.report.growth import growth_rows, growth_table
 from deploy.bench.suite.report.merge import merge_results
 from deploy.bench.suite.scenario import Curve, Scenario
 from deploy.bench.suite.spread import spread_of
-from deploy.bench.suite.trend import TrendPoint, trend_of, trend_text
 
 XS = (10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
 

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from deploy.bench.kafka_load.failover import FailoverTimes, figures_of
 from deploy.bench.kafka_load.feed import SteadyLoad
-from deploy.bench.suite.cell_beds import CellBed, _properties
+from deploy.bench.suite.cell_beds import CellBed, _properties, active_controller, without_zookeeper
 from deploy.bench.suite.cell_kinds import run_cell, run_peer
 from deploy.bench.suite.command import RunRequest, plan_of
 from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.library import load_scenario
-from deploy.bench.suite.outage import active_controller, without_zookeeper
 from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 from deploy.testbed.cluster import KafkaCluster
 from deploy.testbed.cluster_layout import ClusterRequest, new_layout
@@ -131,5 +130,5 @@ def test_the_controller_is_the_one_node_that_says_so(
         name = "kafka_controller_kafkacontroller_activecontrollercount"
         return None if value is None else Scrape(0.0, {(name, ()): value})
 
-    monkeypatch.setattr("deploy.bench.suite.outage.scrape", scrape)
+    monkeypatch.setattr("deploy.bench.suite.cell_beds.scrape", scrape)
     assert active_controller(cluster) == found

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.bench.kafka_load.latency import Latencies, merge_latencies
-from deploy.bench.kafka_load.over_time import MOST_SLOTS, OverTime
+from deploy.bench.kafka_load.latency import MOST_SLOTS, Latencies, OverTime, merge_latencies
 from deploy.bench.suite.spread import middle_run
 
 BEGAN = 1_700_000_000_000_000

@@ -20,13 +20,11 @@ from deploy.bench import table_rows
 from deploy.bench.e2e import LandingTimes, schedule_delay_figures
 from deploy.bench.load_publisher import LoadPlan, timed_payload
 from deploy.bench.suite import pipeline_bed
-from deploy.bench.suite import pipeline_cells as pipeline
 from deploy.bench.suite.cell_beds import CellBed
 from deploy.bench.suite.library import load_scenario, names_by_length
 from deploy.bench.suite.own_parts import own_bed, own_cell, soak_figures
 from deploy.bench.suite.parts_cost import PartsSample, PartsWatch, RunParts, busy_text, cost_figures
-from deploy.bench.suite.pipeline_bed import RunningPipeline
-from deploy.bench.suite.pipeline_cells import pipeline_cell
+from deploy.bench.suite.pipeline_bed import RunningPipeline, pipeline_cell
 from deploy.bench.suite.progress import SuiteProgress
 from deploy.bench.suite.scenario import Parameters, Scenario, ScenarioTarget
 from deploy.bench.suite.scenario_run import ScenarioPlan, run_plan
@@ -214,7 +212,7 @@ def test_a_cell_without_rows_is_a_fault_and_others_have_all_figures(monkeypatch:
         "p50_ms": 80, "p95_ms": 90, "p99_ms": 95, "rows": 10, "commits": 2, "lost": 0, "unacknowledged": 0,
         "backlog_at_end": 3.0, "begin_at": 0.0, "commit": {"p50_ms": 70},
     }  # fmt: skip
-    monkeypatch.setattr(pipeline, "measure_e2e", lambda *_, **__: found)
+    monkeypatch.setattr(pipeline_bed, "measure_e2e", lambda *_, **__: found)
     bed: Any = SimpleNamespace(
         running=SimpleNamespace(settings=Settings(), parts=RunParts(), fleet=lambda devices: "fleet")
     )

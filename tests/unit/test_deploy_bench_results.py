@@ -12,10 +12,9 @@ from deploy.bench.suite.compare import compare_results, read_results, render_com
 from deploy.bench.suite.gate import gate_results, read_bounds, render_gate
 from deploy.bench.suite.judge import MeasuredCell, judge_cells
 from deploy.bench.suite.limiting_resource import join_limits, limit_of
-from deploy.bench.suite.report.charts import charts_of
+from deploy.bench.suite.report.charts import charts_of, latency_charts
 from deploy.bench.suite.report.html_report import check_folder, render_report, write_report
 from deploy.bench.suite.report.html_tables import number_text
-from deploy.bench.suite.report.latency import latency_charts
 from deploy.bench.suite.scenario import Scenario
 from deploy.bench.suite.spread import better, differs, median_curves, spread_of
 from deploy.commands.bench import app

@@ -1,22 +1,28 @@
-"""Places where cells run: a cluster that is started for them, or an existing one; and the topics that are created there."""
+"""Places where cells run: a cluster that is started for them, or an existing one; with its topics and its outages.
+
+An outage kills the server that leads, and starts it again when the block ends.
+"""
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 from deploy.bench.temporary import PREFIX, own_folder
 from deploy.testbed.mosquitto import MqttAddress, open_mosquitto
-from ingest.contract.errors import ConfigError, FatalError, MissingRightError, TidegateError
+from ingest.contract.errors import ConfigError, FatalError, MissingRightError, TidegateError, UnavailableError
 from ingest.kafka_settings import KafkaSettings
+from monitoring.scrape import scrape
 
 if TYPE_CHECKING:
     from deploy.bench.suite.pipeline_bed import RunningPipeline
     from deploy.settings import Settings
+    from deploy.testbed.cluster import KafkaCluster
     from deploy.testbed.mosquitto import MqttSecurity
     from deploy.testbed.server_process import ServerProcess
 
@@ -24,10 +30,14 @@ __all__ = [
     "CellBed",
     "LivePids",
     "RunTopics",
+    "active_controller",
     "check_rights",
     "cluster_bed",
     "existing_bed",
     "mosquitto_bed",
+    "without_controller",
+    "without_leader",
+    "without_zookeeper",
 ]
 
 _NO_KAFKA: Final = KafkaSettings(bootstrap_servers="127.0.0.1:1")
@@ -40,6 +50,10 @@ _DELETED_SOON: Final = {"log.segment.delete.delay.ms": 1000}
 """The files of a removed topic are gone a second later instead of a minute, so that the disk holds one large run at a time."""
 _BOTH_COMPILERS: Final = ("-XX:TieredStopAtLevel=4",)
 """An embedded Kafka does without Java's second compiler, to start sooner; a warm broker then needs more CPU for each request."""
+ELECTION_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.2
+_Found = TypeVar("_Found", int, str)
+_IS_CONTROLLER: Final = "kafka_controller_kafkacontroller_activecontrollercount"
 
 
 class LivePids(Mapping[str, int]):
@@ -130,7 +144,6 @@ def cluster_bed(target: ScenarioTarget) -> Iterator[CellBed]:
     Raises:
         UnavailableError: it does not start, or this machine cannot have such a cluster.
     """
-    from deploy.bench.suite.outage import without_controller, without_leader, without_zookeeper
     from deploy.testbed.cluster import open_cluster
 
     with ExitStack() as parts:
@@ -235,3 +248,73 @@ def _without_rights(kafka: KafkaSettings, of_topics: Sequence[str], of_groups: S
         f"The Kafka user {kafka.sasl_username or 'ANONYMOUS'} lacks {', and '.join(lacking)}: grant CREATE, DESCRIBE, WRITE, "
         f"READ and DELETE on topics with the prefix {PREFIX}, and READ on groups with that prefix."
     )
+
+
+@contextmanager
+def without_leader(cluster: "KafkaCluster", topic: str) -> Iterator[int]:
+    """Without the broker that leads partition 0 of a topic; the value is the time of the kill in microseconds since 1970."""
+    from ingest.topics.overview import topic_overviews
+
+    (sight,) = topic_overviews(cluster.settings, lambda name: name == topic, with_times=False)
+    with _without(cluster, sight.partitions[0].leader) as killed_us:
+        yield killed_us
+
+
+@contextmanager
+def without_controller(cluster: "KafkaCluster") -> Iterator[int]:
+    """Without the broker that is the active controller, in KRaft the leader of the quorum; the value is as above.
+
+    Raises:
+        UnavailableError: none is known.
+    """
+    with _without(cluster, _await(lambda: active_controller(cluster), "active controller")) as killed_us:
+        yield killed_us
+
+
+@contextmanager
+def without_zookeeper(cluster: "KafkaCluster") -> Iterator[int]:
+    """Without the ZooKeeper that leads the ensemble; the value is as above.
+
+    Raises:
+        UnavailableError: there is none.
+    """
+
+    def leader() -> str | None:
+        found = cluster.zookeepers.leader()
+        return None if found is None else found.server_id
+
+    with _without(cluster, _await(leader, "leading ZooKeeper")) as killed_us:
+        yield killed_us
+
+
+def active_controller(cluster: "KafkaCluster") -> int | None:
+    """Number of the one node that says so; None in the middle of an election."""
+    found = []
+    for node in cluster.nodes:
+        seen = scrape(node.jmx_url, timeout_seconds=5.0) if node.jmx_url and node.alive else None
+        if seen is not None and seen.total(_IS_CONTROLLER) == 1:
+            found.append(node.node_id)
+    return found[0] if len(found) == 1 else None
+
+
+@contextmanager
+def _without(cluster: "KafkaCluster", server: int | str) -> Iterator[int]:
+    killed_us = time.time_ns() // 1000
+    cluster.kill(server)
+    try:
+        yield killed_us
+    finally:
+        cluster.restart(server)
+
+
+def _await(look: Callable[[], _Found | None], what: str) -> _Found:
+    deadline = time.monotonic() + ELECTION_SECONDS
+    while (found := look()) is None:
+        if time.monotonic() > deadline:
+            message = (
+                f"No {what} was found within {ELECTION_SECONDS:g} s. JMX metrics show the active controller. Run `make setup` "
+                "to fetch the JMX agent."
+            )
+            raise UnavailableError(message)
+        time.sleep(_POLL_SECONDS)
+    return found

@@ -66,7 +66,7 @@ def _run_failover(workload: Parameters, topic: str, bed: CellBed) -> Mapping[str
 
 
 def _run_pipeline(workload: Parameters, _topic: str, bed: CellBed) -> Mapping[str, Any]:
-    from deploy.bench.suite.pipeline_cells import pipeline_cell
+    from deploy.bench.suite.pipeline_bed import pipeline_cell
 
     return pipeline_cell(workload, bed)
 

@@ -1,4 +1,7 @@
-"""A whole pipeline for cells: started again where a cell wants other partitions, its fleet introduced, its table grown."""
+"""A whole pipeline for cells, and its cells: devices publish over MQTT, and the clock stops at the queryable row.
+
+The pipeline starts again where a cell wants other partitions. Its fleet and its table exist before the clock starts.
+"""
 
 import secrets
 import tempfile
@@ -6,12 +9,15 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import psutil
+
+from deploy.bench.day import reader_figures
 from deploy.bench.e2e import RowCount, follow_rows, load_plan, measure_e2e, publish
 from deploy.bench.gateway_testbed import to_toml
 from deploy.bench.suite.cell_beds import CellBed
-from deploy.bench.suite.parts_cost import RunParts
+from deploy.bench.suite.parts_cost import PartsWatch, RunParts, busy_text, cost_figures
 from deploy.bench.suite.scenario import Parameters
 from deploy.bench.table_rows import grow_table
 from deploy.bench.target import own_run
@@ -22,7 +28,7 @@ from ingest.contract.errors import FatalError
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.table_follower import TableFollower
 
-__all__ = ["RunningPipeline", "pipeline_bed"]
+__all__ = ["RunningPipeline", "pipeline_bed", "pipeline_cell"]
 
 _PORT_OFFSET: Final = 2000
 WARM_UP_RATE: Final = 1000.0
@@ -30,6 +36,12 @@ WARM_UP_RATE: Final = 1000.0
 INTRODUCE_RATE: Final = 4000.0
 """Messages a second by which devices that have never spoken speak once."""
 GIVE_UP_SECONDS: Final = 120.0
+_RATE: Final = 1000.0
+"""Messages a second where a cell names none: an open loop needs one."""
+_FIGURES: Final = (
+    "p50_ms", "p95_ms", "p99_ms", "rows", "commits", "lost", "unacknowledged", "messages_per_second", "backlog_at_end",
+    "drain_seconds", "delay_growth_ms_per_second",
+)  # fmt: skip
 
 
 class RunningPipeline:
@@ -114,3 +126,38 @@ def pipeline_bed() -> Iterator[CellBed]:
         )  # fmt: skip
     finally:
         pipeline.close()
+
+
+def pipeline_cell(workload: Parameters, bed: CellBed) -> dict[str, Any]:
+    """One run: `messages` at `rate` after `warmup_messages` that do not count.
+
+    Returns:
+        `p50_ms`, `p95_ms`, `p99_ms` from due to queryable, `commit_p50_ms` to committed; `rows`, `commits`, `lost`,
+        `unacknowledged`; how far it fell behind, see `backlog_figures`; processor time and memory of each part with all its
+        processes, warm-up included, see `cost_figures`. Next to a grown table also what a reader meets. Under `limit` the part
+        that kept the processors busy.
+
+    Raises:
+        FatalError: the cell runs where there is no pipeline, or no row came.
+    """
+    pipeline = bed.running
+    if pipeline is None or pipeline.settings is None:
+        message = 'devices need a whole pipeline. Give the target `runs = "pipeline"`, or use `bench e2e --config`'
+        raise FatalError(message)
+    rate = workload.rate or _RATE
+    with PartsWatch(pipeline.parts).running() as watch:
+        found = measure_e2e(
+            pipeline.settings, rate=rate, seconds=workload.messages / rate,
+            warmup_seconds=workload.warmup_messages / rate, devices=workload.devices, readings=workload.readings,
+            fleet=pipeline.fleet(workload.devices),
+        )  # fmt: skip
+    if found["p50_ms"] is None:
+        message = f"none of {workload.messages} messages became a row; run `bench e2e` for details"
+        raise FatalError(message)
+    sent = workload.messages + workload.warmup_messages
+    limit = busy_text(watch.looks, begin_at=found["begin_at"], cores=psutil.cpu_count() or 1)
+    figures: dict[str, Any] = {name: float(found[name]) for name in _FIGURES if name in found}
+    figures |= {"commit_p50_ms": float(found["commit"]["p50_ms"])}
+    figures |= cost_figures(watch.looks, begin_at=found["begin_at"], messages=sent, readings=workload.readings)
+    figures |= {"limit": limit} if limit else {}
+    return figures | (reader_figures(pipeline.settings.lake.root) if workload.table_rows else {})
