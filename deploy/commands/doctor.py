@@ -27,7 +27,7 @@ def doctor(
 
     Exit 1 if a check fails. Each failed check says how to fix it.
     """
-    from deploy.doctor import examine_setup
+    from deploy.local.preflight import examine_setup
     from deploy.settings import data_dir, load_settings
 
     settings = load_settings(config)

@@ -1,7 +1,13 @@
-"""The checks before a start: missing requirements are reported with their remedy before anything runs, in under a second."""
+"""Checks of this machine before a start, in under a second, and of `tidegate doctor` with the servers of the settings.
 
+Missing requirements are reported with their remedy before anything runs.
+"""
+
+import importlib.metadata
+import importlib.util
 import shutil
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -9,14 +15,15 @@ from typing import Any, Final, Literal
 from deploy.local import artifacts
 from deploy.local.budget import describe_memory_budget
 from deploy.local.java import find_java
-from deploy.local.packages import find_foreign_packages
 from deploy.local.prometheus_servers import HINT, WATCHERS, find_watcher, watcher_obstacle
 from deploy.settings import Settings
-from ingest.contract.errors import FatalError, TidegateError, UnavailableError
+from ingest.contract.errors import FatalError, MissingRightError, TidegateError, UnavailableError
 
-__all__ = ["PreflightCheck", "preflight", "run_checks"]
+__all__ = ["PACKAGES", "PreflightCheck", "examine_setup", "find_foreign_packages", "preflight", "run_checks"]
 
 DISK_NEEDED_BYTES: Final = 2 * 1024**3
+PACKAGES: Final = ("gateway", "ingest", "streaming", "lakehouse", "monitoring", "deploy")
+OURS: Final = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +66,17 @@ def preflight(settings: Settings, data: Path, *, prometheus: bool = True) -> lis
         warning = f" {check.fix}" if check.state == "warn" else ""
         lines.append(f"{check.name + ':':<11} {check.text}{'.' if warning else ''}{warning}")
     return lines
+
+
+def examine_setup(settings: Settings, data: Path, *, servers: bool, timeout_seconds: float) -> Iterator[PreflightCheck]:
+    """Every finding; with `servers` also whether broker and Kafka of the settings answer, and what the user may do there."""
+    yield from run_checks(settings, data)
+    if servers:
+        yield _reachable("mqtt", settings.mqtt.host, settings.mqtt.port, timeout_seconds)
+        brokers = list(_brokers(settings, timeout_seconds))
+        yield from brokers
+        if any(check.state == "ok" for check in brokers):
+            yield from _streams(settings)
 
 
 def _tried(name: str, ask: Callable[[], str]) -> PreflightCheck:
@@ -109,3 +127,64 @@ def _prometheus() -> PreflightCheck:
     if obstacles := [why for name in WATCHERS if (why := watcher_obstacle(name))]:
         return PreflightCheck("prometheus", "warn", ", ".join(obstacles), HINT)
     return PreflightCheck("prometheus", "ok", ", ".join(str(find_watcher(name)) for name in WATCHERS))
+
+
+def find_foreign_packages(owners: Mapping[str, Sequence[str]] | None = None, root: Path = OURS) -> list[str]:
+    """Return one sentence per package that is foreign or has a second owner."""
+    found = [sentence for name in PACKAGES if (sentence := _elsewhere(name, root))]
+    owners = importlib.metadata.packages_distributions() if owners is None else owners
+    for name in PACKAGES:
+        others = sorted(set(owners.get(name, [])) - {"tidegate"})
+        if others:
+            found.append(f"The package {name} is also installed by {', '.join(others)}.")
+    return found
+
+
+def _elsewhere(name: str, root: Path) -> str | None:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        return f"The package {name} is missing."
+    if Path(spec.origin).resolve().parent.parent != root.resolve():
+        return f"The package {name} comes from {Path(spec.origin).parent}, not from {root}."
+    return None
+
+
+def _brokers(settings: Settings, timeout_seconds: float) -> Iterator[PreflightCheck]:
+    for server in settings.kafka.bootstrap_servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        yield _reachable("kafka", host or server, int(port) if port.isdecimal() else 9092, timeout_seconds)
+
+
+def _streams(settings: Settings) -> Iterator[PreflightCheck]:
+    """Check whether the Kafka user may use the topics of applied SQL streams, also after a crash."""
+    from ingest.contract.topics import stream_topic
+    from ingest.topics.describe import topic_names
+    from ingest.topics.rights import check_stream_rights, topic_not_found
+    from streaming.sql.applied_streams import load_applied
+
+    try:
+        names = [name for name, one in load_applied(settings.lake.root).items() if "topic" in one.shape.sinks]
+        known = topic_names(settings.kafka) if names else []
+    except TidegateError as error:
+        yield PreflightCheck("streams", "fail", str(error))
+        return
+    for name in names:
+        topic = stream_topic(name)
+        try:
+            if topic in known:
+                check_stream_rights(settings.kafka, name)
+                yield PreflightCheck("streams", "ok", f"{topic} is writable and readable")
+            elif isinstance(hidden := topic_not_found(settings.kafka, topic, known), MissingRightError):
+                yield PreflightCheck("streams", "fail", str(hidden))
+        except TidegateError as error:
+            yield PreflightCheck("streams", "fail", str(error))
+
+
+def _reachable(name: str, host: str, port: int, timeout_seconds: float) -> PreflightCheck:
+    try:
+        socket.create_connection((host, port), timeout_seconds).close()
+    except OSError as error:
+        cause = error.strerror or str(error)
+        fix = f"Check that the server runs there and that [{name}] has the right address and port."
+        return PreflightCheck(name, "fail", f"{host}:{port} does not answer ({cause})", fix)
+    return PreflightCheck(name, "ok", f"{host}:{port} answers")

@@ -1,37 +1,45 @@
 """Runs the parts of the embedded run: starts them in order, keeps their state on disk, stops them in order.
 
-Faults that only the supervisor knows: a part that starts again and again or fell back, a disk that fills up.
-
-Everything else is the monitor's to see; these hold when the monitor itself is down.
+It reports the faults that only it knows: a part that starts again and again or fell back, a disk that fills up, and clients
+that mosquitto's own log names. Everything else is the monitor's; these faults show when the monitor itself is down.
 """
 
 import json
 import logging
+import re
 import shutil
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.local.broker_log import broker_alerts
 from deploy.local.guard import Guard
 from deploy.local.logs import last_lines, rotate
 from deploy.local.part import Part, PartSpec
 from deploy.local.runfile import RunFile
 from deploy.settings import child_environment
 from deploy.settings_file import write_private
+from gateway.safe_text import show_text
 
-__all__ = ["Supervisor", "part_alerts"]
-
-LOOK_SECONDS: Final = 2.0
-BROKER_LINES: Final = 1000
+__all__ = ["Supervisor", "broker_alerts", "part_alerts"]
 
 logger = logging.getLogger("tidegate.deploy.supervisor")
 
-
+LOOK_SECONDS: Final = 2.0
 LOW_DISK_BYTES: Final = 1024**3
+BROKER_LINES: Final = 1000
+RECENT_SECONDS: Final = 600.0
+CONTENDED_TIMES: Final = 6
+"""A client that reconnects over a bad link takes its own session over, but not so often."""
+_SHOWN_CLIENTS: Final = 5
+_BROKER_LINE: Final = re.compile(
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d): Client (.+?) (?:"
+    r"(disconnected due to oversize packet)|(already connected, closing old connection))\.",
+)
 
 
 def part_alerts(parts: Mapping[str, Mapping[str, Any]], *, disk_free_bytes: int) -> list[dict[str, str]]:
@@ -190,3 +198,49 @@ class Supervisor:
 
     def _disk_free(self) -> int:
         return shutil.disk_usage(self._data).free
+
+
+def broker_alerts(lines: Iterable[str], *, now: float) -> list[dict[str, str]]:
+    """Return mosquitto's warnings of the last ten minutes, each with the clients' names and the next step.
+
+    The warnings are a packet above the limit, and two clients with one id. No figure under `$SYS` names a client, and a device
+    that keeps its queue sends the same packet for ever.
+
+    Args:
+        lines: the end of the broker's log.
+        now: epoch seconds; the log's times are UTC.
+    """
+    oversize: Counter[str] = Counter()
+    contended: Counter[str] = Counter()
+    for line in lines:
+        found = _BROKER_LINE.fullmatch(line.strip())
+        if found is None or not _is_recent(found[1], now):
+            continue
+        (oversize if found[3] else contended)[found[2]] += 1
+    texts = []
+    if oversize:
+        texts.append(
+            f"In the last 10 minutes the broker refused packets above its limit from {_named(oversize)} and closed the "
+            "connections. These packets never arrive, and a device that keeps its queue sends them again without end. Send "
+            "smaller packets, or clear the device's queue."
+        )
+    if fights := Counter({name: times for name, times in contended.items() if times >= CONTENDED_TIMES}):
+        texts.append(
+            f"Two clients share a client id and took over each other's session in the last 10 minutes: {_named(fights)}. Give "
+            "each client its own id."
+        )
+    return [{"part": "broker", "text": text} for text in texts]
+
+
+def _is_recent(stamp: str, now: float) -> bool:
+    try:
+        at = datetime.fromisoformat(stamp).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return False
+    return now - RECENT_SECONDS <= at <= now + 60
+
+
+def _named(clients: Counter[str]) -> str:
+    names = [f"{show_text(name)} ({times} times)" for name, times in clients.most_common(_SHOWN_CLIENTS)]
+    more = len(clients) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from deploy.local.packages import PACKAGES, find_foreign_packages
+from deploy.local.preflight import PACKAGES, find_foreign_packages
 from deploy.settings import Settings
 from gateway.decoders.mapping.settings import MappingSettings, QuantitySettings, TimeSource, ValueTimes, ValueUnits
 from gateway.decoders.mapping.text_settings import FormatSettings

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from deploy.local.broker_log import CONTENDED_TIMES, broker_alerts
+from deploy.local.supervisor import CONTENDED_TIMES, broker_alerts
 
 AT = datetime(2026, 11, 29, 3, 0, tzinfo=UTC).timestamp()
 OVERSIZE = "2026-11-29T02:5{}:00: Client {} disconnected due to oversize packet."

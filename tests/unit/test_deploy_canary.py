@@ -11,8 +11,7 @@ import pyarrow as pa
 import pytest
 from prometheus_client import CollectorRegistry
 
-from deploy.local.canary_hops import HopClocks, HopTimes
-from deploy.local.canary_probe import DEVICE, MOST_WAITING, Canary, _publish, new_traceparent
+from deploy.local.canary_probe import DEVICE, MOST_WAITING, Canary, HopClocks, HopTimes, _publish, new_traceparent
 from gateway.message import traceparent
 from ingest.contract.errors import UnavailableError
 from lakehouse.table_follower import FollowedCommit

@@ -11,7 +11,7 @@ import pytest
 import deploy.balance_audit
 from deploy.cli import run as tidegate
 from deploy.demo import demonstration as run
-from deploy.demo.alert_timeline import AlertTimeline
+from deploy.demo.demonstration import AlertTimeline
 from deploy.demo.faults import FAULTS, MOST_SECONDS
 from deploy.local.part import STALLED_SECONDS
 from deploy.local.runfile import DataLock, RunFile

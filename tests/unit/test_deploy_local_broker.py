@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import broker, mqtt_files
+from deploy.local import broker
 from ingest.contract.errors import ConfigError, UnavailableError
 from monitoring.alerts.catalog_flow import HALF_QUEUE_BYTES, HALF_QUEUE_MESSAGES
 
@@ -60,13 +60,13 @@ def test_the_queue_that_devices_md_promises_is_the_one_that_is_set(tmp_path: Pat
 
 
 def test_a_password_line_holds_a_salted_hash_only() -> None:
-    line = mqtt_files.password_line("gateway", "secret")
+    line = broker.password_line("gateway", "secret")
     name, rest = line.rstrip("\n").split(":")
     _, kind, iterations, salt, hashed = rest.split("$")
     assert (name, kind) == ("gateway", "7")
     wanted = hashlib.pbkdf2_hmac("sha512", b"secret", base64.b64decode(salt), int(iterations))
     assert base64.b64decode(hashed) == wanted
-    assert mqtt_files.password_line("gateway", "secret") != line
+    assert broker.password_line("gateway", "secret") != line
 
 
 def test_the_file_of_iotcore_is_toml_with_every_user_on_both_listeners(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_only_an_accepting_answer_counts(answer: bytes, accepted: bool) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         port = server.getsockname()[1]
-        said = mqtt_files.connect_accepted("127.0.0.1", port, level=4, name="a", password="b" * 300, timeout=5)
+        said = broker.connect_accepted("127.0.0.1", port, level=4, name="a", password="b" * 300, timeout=5)
         thread.join()
     assert said is accepted
 
@@ -128,7 +128,7 @@ def test_no_look_at_a_broker_uses_the_client_id_of_an_earlier_one() -> None:
         thread.start()
         for _ in range(2):
             port = server.getsockname()[1]
-            assert not mqtt_files.connect_accepted("127.0.0.1", port, level=4, name="a", password="b", timeout=5)
+            assert not broker.connect_accepted("127.0.0.1", port, level=4, name="a", password="b", timeout=5)
         thread.join()
     assert len(packets[0]) == len(packets[1]) > 20
     assert packets[0] != packets[1]
@@ -137,4 +137,4 @@ def test_no_look_at_a_broker_uses_the_client_id_of_an_earlier_one() -> None:
 def test_nobody_on_the_port_is_not_ready() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    assert not mqtt_files.connect_accepted("127.0.0.1", port, level=5, name="a", password="b", timeout=5)
+    assert not broker.connect_accepted("127.0.0.1", port, level=5, name="a", password="b", timeout=5)

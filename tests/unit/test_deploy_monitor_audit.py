@@ -10,9 +10,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from deploy.monitor import audit_probe as audits
-from deploy.monitor import audit_run
-from deploy.monitor.audit_probe import MOST_WINDOW_SECONDS, AuditProbe
-from deploy.monitor.audit_run import AuditRun, AuditTimeoutError, audit_command
+from deploy.monitor.audit_probe import MOST_WINDOW_SECONDS, AuditProbe, AuditRun, AuditTimeoutError, audit_command
 from ingest.contract.errors import UnavailableError
 from monitoring.metrics.monitor import AUDIT, MonitorMetrics
 from monitoring.probe import Probe, ProbeSet
@@ -312,7 +310,7 @@ def test_a_run_ends_when_the_monitor_does(run: Callable[..., AuditRun]) -> None:
 def test_the_command_is_an_audit_with_low_priority() -> None:
     command = audit_command(Path("c.toml"), 660.4)
     assert " ".join(command[-9:]) == "deploy.cli audit --json --since 660s --wait 20 --config c.toml"
-    if nice := audit_run._nice():
+    if nice := audits._nice():
         assert command[: len(nice)] == nice
         done = subprocess.run([*nice, "nice"], capture_output=True, text=True, check=True)
         assert int(done.stdout) >= 10

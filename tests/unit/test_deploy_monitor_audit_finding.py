@@ -19,8 +19,7 @@ from deploy.monitor.audit_finding import (
     finding_after,
     finding_file,
 )
-from deploy.monitor.audit_probe import AuditProbe
-from deploy.monitor.audit_run import AuditTimeoutError
+from deploy.monitor.audit_probe import AuditProbe, AuditTimeoutError
 
 WELL: Mapping[str, Any] = {
     "received": 50, "unaccounted": 0, "pending": 0, "duplicate_rows": 0, "order_violations": 0, "notes": [],

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from deploy.monitor.dead_letters import list_dead_letters
-from deploy.monitor.device_page import show_device
-from deploy.monitor.device_readings import text_runs
+from deploy.monitor.device_page import show_device, text_runs
 from deploy.monitor.left_out_reader import LeftOutReader
 from deploy.settings import Settings
 from gateway.left_out import encode_left_out

@@ -15,7 +15,7 @@ import pytest
 from deploy.local import part as part_module
 from deploy.local.guard import RUN_ID, find_marked_processes, kill_marked
 from deploy.local.part import SILENT_SINCE, Part, PartSpec, backoff_seconds
-from deploy.local.part_specs import reports_hang
+from deploy.local.run_plan import reports_hang
 from monitoring.scrape import SILENT
 from tests.support.processes import runs
 
