@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 
-def register(group: typer.Typer) -> None:
+def register_grafana(group: typer.Typer) -> None:
     """Add the command to the group `export`."""
     group.command("grafana")(export_grafana)
 

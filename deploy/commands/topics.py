@@ -372,7 +372,7 @@ def _settings(config: Path | None, data: Path | None) -> "Settings":
 
 def _sizes(config: Path | None, data: Path | None) -> "Mapping[str, int]":
     """Return the bytes of each topic; empty if the folder of the embedded Kafka is not known."""
-    from deploy.local.kafka_logs import topic_bytes
+    from deploy.local.kafka import topic_bytes
     from deploy.settings import data_dir
 
     return {} if config is not None else topic_bytes(data_dir(data) / "kafka" / "records")

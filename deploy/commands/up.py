@@ -35,8 +35,7 @@ def up(
     has passed through all of them. Prometheus and Alertmanager start if they are installed.
     Ctrl-C stops everything in order. After --detach, `tidegate down` does.
     """
-    from deploy.local.detach import run_detached
-    from deploy.local.up import UpOptions, run_foreground
+    from deploy.local.up import UpOptions, run_detached, run_foreground
     from deploy.settings import data_dir, load_settings
 
     settings = load_settings(config)

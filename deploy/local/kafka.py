@@ -4,7 +4,7 @@ Writes the node's files and says how to start it; a supervisor or a test bed sta
 folder can be started again with other ports and after `kill -9`. Without a profile it is the one KRaft node of
 `tidegate up`; deploy/testbed gives it one as a node of several, with security, or of ZooKeeper mode.
 
-Asks the embedded Kafka for its cluster id, before any client exists.
+It also asks a Kafka for its cluster id before any client exists, and sums up the disk space of topics.
 """
 
 import base64
@@ -17,7 +17,7 @@ import struct
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -30,7 +30,7 @@ from deploy.settings import java_locale
 from deploy.settings_file import write_private
 from ingest.contract.errors import ConfigError, UnavailableError
 
-__all__ = ["EmbeddedKafka", "KafkaProfile", "cluster_id", "new_cluster_id"]
+__all__ = ["EmbeddedKafka", "KafkaProfile", "cluster_id", "new_cluster_id", "topic_bytes"]
 
 logger = logging.getLogger("tidegate.deploy.local.kafka")
 
@@ -339,3 +339,32 @@ def new_cluster_id() -> str:
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
+
+
+def topic_bytes(records: Path) -> dict[str, int]:
+    """Topic -> bytes on the disk, of all its partitions: also segments that Kafka gave up and deletes a minute later."""
+    found: dict[str, int] = {}
+    for folder in _folders(records):
+        topic, _, partition = folder.name.rpartition("-")
+        if topic and partition.isdecimal():
+            found[topic] = found.get(topic, 0) + sum(map(_size, _files(folder)))
+    return found
+
+
+def _folders(records: Path) -> Iterable[Path]:
+    return [entry for entry in records.iterdir() if entry.is_dir()] if records.is_dir() else []
+
+
+def _files(folder: Path) -> Iterable[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:  # the partition was deleted in between
+        return []
+
+
+def _size(file: Path) -> int:
+    """Blocks, not length: Kafka makes the files of its indexes longer than what they hold."""
+    try:
+        return os.stat(file).st_blocks * 512
+    except OSError:  # deleted in between
+        return 0

@@ -1,37 +1,103 @@
-"""`tidegate soak`: start the pipeline, load it, break it, look at it every ten seconds, and strike the balance."""
+"""`tidegate soak`: start the pipeline, load it, break its parts by a plan, look every ten seconds, and strike the balance."""
 
+import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from deploy.balance_audit import audit
 from deploy.bench.environment import hardware, hardware_line, versions
 from deploy.bench.target import own_run
+from deploy.demo.part_faults import crash_part, hang_part
 from deploy.local.budget import spark_jvm_mb
-from deploy.local.runfile import read_state, require_run
+from deploy.local.runfile import read_run, read_state, require_run
 from deploy.settings import Settings
-from deploy.soak.fault_plan import SoakFault, break_part, kills_of, plan_faults
 from deploy.soak.sample import RestartSafeCounter, take_figures
 from deploy.soak.slopes import SoakSample, as_rows, judge_soak, slopes_of
 from deploy.soak.soak_load import SoakLoad
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["PORT_OFFSET", "SoakOptions", "render_soak", "run_soak"]
+__all__ = [
+    "PORT_OFFSET",
+    "SoakFault",
+    "SoakOptions",
+    "break_part",
+    "kills_of",
+    "plan_faults",
+    "render_soak",
+    "run_soak",
+]
 
 PORT_OFFSET: Final = 3000
 LOOK_SECONDS: Final = 10.0
 TELL_SECONDS: Final = 60.0
 READY_SECONDS: Final = 300.0
 AUDIT_SECONDS: Final = 180.0
-
+PARTS: Final = ("gateway", "broker", "kafka", "stream")
+EVERY_SECONDS: Final = 60.0
+"""Time from the start of a fault to the next one."""
+CALM_SECONDS: Final = 120.0
+"""Without a fault at the beginning and at the end."""
+LONGEST_SECONDS: Final = {"kill": 8.0, "hang": 40.0}
 WAYS: Final = {"kill": "is killed", "hang": "hangs"}
 
 Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class SoakFault:
+    """One fault; `at` is seconds since the load began."""
+
+    at: float
+    part: str
+    way: str
+    seconds: float
+
+
+def plan_faults(seed: int, *, seconds: float) -> list[SoakFault]:
+    """A fault a minute, for as long as the load lasts; none where it is too short. All of the plan follows from the seed."""
+    chance, faults, at = random.Random(seed), [], CALM_SECONDS  # noqa: S311 - must repeat
+    while at + LONGEST_SECONDS["hang"] <= seconds - CALM_SECONDS:
+        way = chance.choice(sorted(LONGEST_SECONDS))
+        part, lasts = chance.choice(PARTS), round(chance.uniform(1.0, LONGEST_SECONDS[way]), 1)
+        faults.append(SoakFault(at, part, way, lasts))
+        at += EVERY_SECONDS
+    return faults
+
+
+def kills_of(faults: Sequence[SoakFault]) -> Counter[str]:
+    """Return how often each part was killed at most: while a fault lasts, each new start is killed again."""
+    starts = {fault: 2 + int(fault.seconds) for fault in faults if fault.way == "kill"}
+    killed: Counter[str] = Counter()
+    for fault, count in starts.items():
+        killed[fault.part] += count
+    return killed
+
+
+def break_part(data: Path, fault: SoakFault, run_id: str) -> AbstractContextManager[None]:
+    """The part is broken while the block runs.
+
+    Raises:
+        UnavailableError: it does not run at this moment.
+    """
+    if fault.way == "kill":
+        return crash_part(partial(_pid, data, fault.part), run_id)
+    if (pid := _pid(data, fault.part)) is None:
+        msg = f"{fault.part} is not running"
+        raise UnavailableError(msg)
+    return hang_part(pid, run_id)
+
+
+def _pid(data: Path, part: str) -> int | None:
+    run = read_run(data)
+    return run.parts.get(part) if run is not None else None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,11 +28,9 @@ from deploy.testbed.cluster_layout import (
     read_layout,
 )
 from deploy.testbed.cluster_security import ADMIN, GUEST, client_security, make_certificates
-from deploy.testbed.ensemble import ZooKeeperEnsemble, make_users
-from deploy.testbed.node import POLL_SECONDS, READY_SECONDS, KafkaNode, wait_for_server
-from deploy.testbed.node_properties import node_profile
+from deploy.testbed.node import POLL_SECONDS, READY_SECONDS, KafkaNode, node_profile, wait_for_server
 from deploy.testbed.server_process import ServerProcess
-from deploy.testbed.zookeeper import ZooKeeper
+from deploy.testbed.zookeeper import ZooKeeper, ZooKeeperEnsemble, make_users
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, UnavailableError
 from ingest.kafka_settings import KafkaSettings
 from ingest.security import jvm_conf

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from deploy.settings import Settings
-from deploy.trace.commits import CommitLookup, TableLog
 from deploy.trace.messages import (
     RecordOrigin,
     TracedMessage,
@@ -16,7 +15,7 @@ from deploy.trace.messages import (
     ledger_minutes,
     near_names,
 )
-from deploy.trace.records import RecordLookup, look_up_records
+from deploy.trace.records import CommitLookup, RecordLookup, TableLog, look_up_records
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.render import json_value
 

@@ -9,7 +9,7 @@ from deploy.cli import run
 from deploy.testbed.budget import ZOOKEEPER_MB, ClusterBudget, check_budget
 from deploy.testbed.cluster import KafkaCluster
 from deploy.testbed.cluster_layout import ClusterRequest, new_layout
-from deploy.testbed.node_properties import node_profile
+from deploy.testbed.node import node_profile
 from deploy.testbed.report import cluster_state, status_lines
 from deploy.testbed.server_process import ProcessIdentity
 

@@ -8,7 +8,7 @@ import typer
 from deploy.cli import run
 from deploy.commands.topics import parse_bytes, parse_hours
 from deploy.commands.topics_text import change_lines, describe_lines, topic_dict, topic_lines
-from deploy.local.kafka_logs import topic_bytes
+from deploy.local.kafka import topic_bytes
 from ingest.lag.cluster_state import PartitionState, TopicRetention, TopicSettings
 from ingest.topics.overview import TopicOverview
 from ingest.topics.retention import ConfigChange

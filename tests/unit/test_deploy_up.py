@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from deploy.local import detach, up
+from deploy.local import up
 from deploy.local.checklist import Checklist
 from deploy.local.guard import Guard
 from deploy.local.runfile import DataLock, RunFile, is_locked, read_run, read_state
@@ -78,20 +78,20 @@ def test_the_waiter_believes_only_the_supervisor_that_it_started(tmp_path: Path)
     try:
         (tmp_path / "state.json").write_text(json.dumps(READY))
         OLD.write(tmp_path)
-        assert not detach._up(tmp_path, os.getpid(), wait=True)
-        assert not detach._up(tmp_path, os.getpid(), wait=False)
+        assert not up._is_up(tmp_path, os.getpid(), wait=True)
+        assert not up._is_up(tmp_path, os.getpid(), wait=False)
         RunFile(run_id="new", pid=os.getpid(), started_at=0.0).write(tmp_path)
-        assert detach._up(tmp_path, os.getpid(), wait=True)
+        assert up._is_up(tmp_path, os.getpid(), wait=True)
     finally:
         lock.release()
-    assert not detach._up(tmp_path, os.getpid(), wait=True)
+    assert not up._is_up(tmp_path, os.getpid(), wait=True)
 
 
 def test_the_waiter_ends_with_the_sentence_of_a_part_that_cannot_run(tmp_path: Path) -> None:
     parts = {"gateway": {"state": "failed", "detail": "ended with exit code 78 (unknown key)"}}
     (tmp_path / "state.json").write_text(json.dumps({"parts": parts}))
     with pytest.raises(FatalError, match=r"gateway cannot run: .*unknown key.*tidegate down"):
-        detach._check_parts(tmp_path)
+        up._check_parts(tmp_path)
 
 
 @pytest.fixture
