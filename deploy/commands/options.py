@@ -9,12 +9,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
-
-if TYPE_CHECKING:
-    from deploy.export_folder import ExportResult
 
 __all__ = [
     "Author",
@@ -37,7 +34,6 @@ __all__ = [
     "open_input_lines",
     "parse_span",
     "parse_time",
-    "show_exported",
     "show_json",
     "system_user",
 ]
@@ -110,14 +106,6 @@ Device = Annotated[str, typer.Option("--device", "-d", help="Device id, as in th
 def show_json(value: object) -> None:
     """Print one JSON value to stdout, indented."""
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False, default=str))
-
-
-def show_exported(done: "ExportResult") -> None:
-    """Print the files that an export wrote, one per line, and the file that says how to use them."""
-    for name in done.written:
-        typer.echo(str(Path(done.folder) / name))
-    counts = f"{len(done.written)} files written, {len(done.unchanged)} unchanged"
-    typer.echo(f"{counts}; see {done.folder}/README.md.", err=True)
 
 
 def parse_span(text: str) -> timedelta:

@@ -2,6 +2,8 @@
 
 import getpass
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -14,7 +16,7 @@ from deploy.commands.streams_show import golden_lines, plan_land, plan_lines, re
 from lakehouse.paths import to_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from deploy.settings import Settings
     from streaming.sql.stream_folder import StreamFile
@@ -171,7 +173,6 @@ def test(
     {"in": "readings", "row": {"device": "d1", "metric": "temperature", "value": 21.5}}
     {"out": {"device": "d1", "value": 21.5}}
     """  # noqa: D301 - the mark itself, which keeps the lines apart, is wanted
-    from deploy.commands.streams_golden import run_files
     from streaming.sql.stream_folder import find_stream, list_streams
 
     folder = _folder(config, data)
@@ -179,7 +180,7 @@ def test(
     chosen = [find_stream(folder, name)] if name else [file for file in _own(streams) if file.golden is not None]
     if not chosen:
         typer.echo(f"No stream has golden data: there is no NAME.test.jsonl next to a NAME.sql in {folder}.", err=True)
-    found = run_files(chosen, streams) if chosen else []
+    found = _run_golden(chosen, streams) if chosen else []
     if as_json:
         show_json(found)
     for told in [] if as_json else found:
@@ -277,6 +278,55 @@ def _folder(config: Path | None, data: Path | None) -> Path:
 def _own(streams: "dict[str, StreamFile]") -> "list[StreamFile]":
     """Return the folder's own streams, or the examples if it has none."""
     return [file for file in streams.values() if not file.shipped] or list(streams.values())
+
+
+def _run_golden(chosen: "Sequence[StreamFile]", streams: "Mapping[str, StreamFile]") -> list[dict[str, Any]]:
+    """Return the result of each stream with its golden data; check every file before Spark starts.
+
+    Raises:
+        ConfigError: a definition or a line of golden data is wrong.
+        UnavailableError: a stream has no golden data.
+    """
+    from ingest.contract.errors import UnavailableError
+    from streaming.sql.golden import read_golden, run_golden
+    from streaming.sql.header import parse_definition
+
+    for file in chosen:
+        if file.golden is None:
+            msg = f"There is no {file.name}.test.jsonl next to {file.where}. `tidegate streams test --help` explains its lines."
+            raise UnavailableError(msg)
+        parse_definition(file.name, file.text, file=file.where)
+    golden = {file.name: read_golden(file.golden or [], f"{file.name}.test.jsonl") for file in chosen}
+    found = []
+    with _spark() as spark:
+        for name, lines in golden.items():
+            compared = run_golden(spark, name, lines, streams, f"{name}.test.jsonl")
+            found.append({"name": name, "same": compared.same, "rows": compared.rows, "missing": compared.missing,
+                          "unexpected": compared.unexpected})  # fmt: skip
+    return found
+
+
+@contextmanager
+def _spark() -> Iterator[Any]:
+    """Run a Spark of its own, without tables and Kafka, while the block runs."""
+    import shutil
+    import tempfile
+
+    from deploy.local.artifacts import spark_jars
+    from deploy.local.java import find_java
+    from lakehouse.jvm import JvmOptions
+    from lakehouse.session import open_session
+
+    logs = Path(tempfile.mkdtemp(prefix="tidegate-streams-"))
+    java = find_java()
+    flags = (*java.gc_options, "-XX:TieredStopAtLevel=1")
+    typer.echo("Starting Spark; this takes some seconds.", err=True)
+    session = open_session(JvmOptions(java.home, tuple(spark_jars()), logs, flags=flags), master="local[1]")
+    try:
+        yield session.spark
+    finally:
+        session.close()
+        shutil.rmtree(logs, ignore_errors=True)
 
 
 def _ask(settings: "Settings", kind: str, name: str, *, reason: str = "", **arguments: Any) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def test_without_golden_data_no_spark_is_started(
     def no_spark(*_: Any, **__: Any) -> None:
         pytest.fail("Spark is started")
 
-    monkeypatch.setattr("deploy.commands.streams_golden.open_session", no_spark)
+    monkeypatch.setattr("lakehouse.session.open_session", no_spark)
     (tmp_path / "streams" / "x.sql").write_text(TEXT)
     assert run(["streams", "test", "--json", *config]) == 0
     told = capsys.readouterr()

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from deploy.bench.temporary import PREFIX, clear_orphans, sign_folder
 from deploy.cli import run
+from deploy.commands.cluster import cluster_state, started_lines, status_lines
 from deploy.local import artifacts
 from deploy.local.java import find_java
 from deploy.testbed.budget import NODE_DISK_MB, ClusterBudget, check_budget
 from deploy.testbed.cluster import KafkaCluster
 from deploy.testbed.cluster_layout import LAYOUT_FILE, ClusterRequest, hold_folder, new_layout, read_layout
 from deploy.testbed.node import node_profile
-from deploy.testbed.report import cluster_state, started_lines, status_lines
 from deploy.testbed.server_process import ProcessIdentity, ServerProcess, find_process
 from deploy.testbed.zookeeper import ZooKeeper, make_users
 from ingest.contract.errors import ConfigError, UnavailableError

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from deploy.cli import run
+from deploy.commands.cluster import cluster_state, status_lines
 from deploy.testbed.budget import ZOOKEEPER_MB, ClusterBudget, check_budget
 from deploy.testbed.cluster import KafkaCluster
 from deploy.testbed.cluster_layout import ClusterRequest, new_layout
 from deploy.testbed.node import node_profile
-from deploy.testbed.report import cluster_state, status_lines
 from deploy.testbed.server_process import ProcessIdentity
 
 CERTIFICATES = Path("/test bed/certificates")
