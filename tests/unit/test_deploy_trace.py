@@ -12,13 +12,12 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from deploy.cli import run
-from deploy.commands.trace import WIDTH, render_trace
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml
 from deploy.trace import records
 from deploy.trace.messages import RecordOrigin, TracedMessage, find_messages
 from deploy.trace.records import RecordLookup, look_up_records
-from deploy.trace.trace_report import trace_device
+from deploy.trace.trace_report import WIDTH, render_trace, trace_device
 from ingest.contract.errors import RetryableError, UnavailableError
 from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
