@@ -18,7 +18,21 @@ import msgspec
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from deploy.balance_rows import READING_ROWS, RECORD_ROWS, arrow_table, dead_letter_row, reading_rows, record_row
+from deploy.balance_rows import (
+    CORRECTION_ROWS,
+    COUNTED_ROWS,
+    ERASED_ROWS,
+    GATEWAY_ROWS,
+    LANDED_ROWS,
+    LIFE_ROWS,
+    READING_ROWS,
+    RECORD_ROWS,
+    RUN_ROWS,
+    arrow_table,
+    dead_letter_row,
+    reading_rows,
+    record_row,
+)
 from deploy.corrections import Correction
 from deploy.counted_messages import MINUTE_US, CountedMessages, NumberRun
 from ingest.contract.dead_letter import decode_dead_letter
@@ -132,7 +146,7 @@ class MessageBalance:
         for name, value in variables.items():
             self._db.execute(f"set variable {name} = {value!r}")
         self._db.execute(_QUERIES["schema"])
-        self._insert("gateways", _GATEWAYS, [(gateway,) for gateway in sorted(self._known)])
+        self._insert("gateways", GATEWAY_ROWS, [(gateway,) for gateway in sorted(self._known)])
 
     def __enter__(self) -> Self:
         return self
@@ -171,12 +185,12 @@ class MessageBalance:
 
     def add_erased(self, devices: Iterable[tuple[str, int]]) -> None:
         """Take which devices were erased by request: SHA-256 of the id, and until when (µs); they count as they did before."""
-        self._insert("erased", _ERASED, list(devices))
+        self._insert("erased", ERASED_ROWS, list(devices))
 
     def add_corrections(self, corrections: Iterable[Correction]) -> None:
         """Take what was corrected by request: its rows may be gone, or say something else. May be given again."""
         self._db.execute("delete from corrections")
-        self._insert("corrections", _CORRECTIONS, list(corrections))
+        self._insert("corrections", CORRECTION_ROWS, list(corrections))
 
     def add_outcomes(self, batch: Iterable[LogRecord]) -> None:
         """Take what the gateways counted."""
@@ -193,7 +207,7 @@ class MessageBalance:
                 found[1] += sum(count.dead_lettered.values())
                 self._received += count.received
                 self._ignored += sum(count.ignored.values())
-        self._insert("counted", _COUNTED, [(*name, *found) for name, found in sums.items()])
+        self._insert("counted", COUNTED_ROWS, [(*name, *found) for name, found in sums.items()])
 
     def add_late_outcomes(self, batch: Iterable[LogRecord]) -> None:
         """Take outcomes from outside the stretch that is audited: they say who is alive and how far it has counted."""
@@ -238,10 +252,10 @@ class MessageBalance:
         """Strike the balance. `landed` says up to which offset Spark has come: what lies behind it is pending."""
         self._db.execute("delete from landed; delete from ranges; delete from lives; delete from openings")
         ends = [(topic, p, offset) for topic, parts in landed.items() for p, offset in parts.items()]
-        self._insert("landed", _LANDED, ends)
-        self._insert("ranges", _RUNS, list(self._counted.runs()))
-        self._insert("lives", _LIVES, list(self._counted.lives()))
-        self._insert("openings", _RUNS, list(self._counted.openings(self._window_messages, self._near_us)))
+        self._insert("landed", LANDED_ROWS, ends)
+        self._insert("ranges", RUN_ROWS, list(self._counted.runs()))
+        self._insert("lives", LIFE_ROWS, list(self._counted.lives()))
+        self._insert("openings", RUN_ROWS, list(self._counted.openings(self._window_messages, self._near_us)))
         self._db.execute(_QUERIES["here"])
         self._find_older()
         for name in ("states", "messages", "uncounted", "doubled", "swapped"):
@@ -423,25 +437,3 @@ _OLDER: Final = (
 )  # fmt: skip
 _NAME: Final = ("gateway_epoch", "message_number")
 _PLACE: Final = ("event_time", "date")
-_COUNTED: Final = pa.schema(
-    [
-        ("gateway", pa.string()), ("epoch", pa.int64()), ("minute", pa.int64()), ("device", pa.string()),
-        ("accepted", pa.int64()), ("dead", pa.int64()),
-    ]
-)  # fmt: skip
-_RUNS: Final = pa.schema([("gateway", pa.string()), ("epoch", pa.int64()), ("low", pa.int64()), ("high", pa.int64())])
-_LIVES: Final = pa.schema(
-    [
-        ("gateway", pa.string()), ("epoch", pa.int64()), ("first_ms", pa.int64()), ("last_ms", pa.int64()),
-        ("upto", pa.int64()),
-    ]
-)  # fmt: skip
-_GATEWAYS: Final = pa.schema([("gateway", pa.string())])
-_LANDED: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("end", pa.int64())])
-_ERASED: Final = pa.schema([("device_sha256", pa.string()), ("at_us", pa.int64())])
-_CORRECTIONS: Final = pa.schema(
-    [
-        ("device_sha256", pa.string()), ("metric", pa.string()), ("from_us", pa.int64()), ("to_us", pa.int64()),
-        ("at_us", pa.int64()), ("is_deletion", pa.bool_()),
-    ]
-)  # fmt: skip

@@ -1,4 +1,4 @@
-"""Records of Kafka as the rows that the audit joins: one of each record, and one of each reading as it must be stored."""
+"""Rows that the audit joins: their columns, one row of each Kafka record, and one of each reading as it must be stored."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -10,7 +10,21 @@ from ingest.contract.reading import ReadingRecord
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.log import LogRecord
 
-__all__ = ["READING_ROWS", "RECORD_ROWS", "arrow_table", "dead_letter_row", "reading_rows", "record_row"]
+__all__ = [
+    "CORRECTION_ROWS",
+    "COUNTED_ROWS",
+    "ERASED_ROWS",
+    "GATEWAY_ROWS",
+    "LANDED_ROWS",
+    "LIFE_ROWS",
+    "READING_ROWS",
+    "RECORD_ROWS",
+    "RUN_ROWS",
+    "arrow_table",
+    "dead_letter_row",
+    "reading_rows",
+    "record_row",
+]
 
 RECORD_ROWS: Final = pa.schema(
     [
@@ -27,6 +41,30 @@ READING_ROWS: Final = pa.schema(
         ("message_id", pa.string()), ("value", pa.float64()), ("text", pa.string()), ("unit", pa.string()),
         ("event_us", pa.int64()), ("device_us", pa.int64()), ("is_relative", pa.bool_()), ("payload", pa.string()),
         ("replayed_topic", pa.string()),
+    ]
+)  # fmt: skip
+COUNTED_ROWS: Final = pa.schema(
+    [
+        ("gateway", pa.string()), ("epoch", pa.int64()), ("minute", pa.int64()), ("device", pa.string()),
+        ("accepted", pa.int64()), ("dead", pa.int64()),
+    ]
+)  # fmt: skip
+RUN_ROWS: Final = pa.schema(
+    [("gateway", pa.string()), ("epoch", pa.int64()), ("low", pa.int64()), ("high", pa.int64())]
+)
+LIFE_ROWS: Final = pa.schema(
+    [
+        ("gateway", pa.string()), ("epoch", pa.int64()), ("first_ms", pa.int64()), ("last_ms", pa.int64()),
+        ("upto", pa.int64()),
+    ]
+)  # fmt: skip
+GATEWAY_ROWS: Final = pa.schema([("gateway", pa.string())])
+LANDED_ROWS: Final = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("end", pa.int64())])
+ERASED_ROWS: Final = pa.schema([("device_sha256", pa.string()), ("at_us", pa.int64())])
+CORRECTION_ROWS: Final = pa.schema(
+    [
+        ("device_sha256", pa.string()), ("metric", pa.string()), ("from_us", pa.int64()), ("to_us", pa.int64()),
+        ("at_us", pa.int64()), ("is_deletion", pa.bool_()),
     ]
 )  # fmt: skip
 _RELATIVE: Final = "relative_time"

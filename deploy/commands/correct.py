@@ -88,8 +88,7 @@ def correct(
 
 
 def _conversion(root: str, selection: Any, unit: str) -> Any:
-    from deploy.conversions import conversions_to
-    from gateway.profiles.units import canonical_spelling, known_unit
+    from gateway.profiles.units import canonical_spelling, conversions_to, known_unit
     from ingest.contract.errors import TidegateError
     from streaming.history.plan_correction import units_of
     from streaming.history.row_correction import RowCorrection

@@ -29,7 +29,7 @@ def register(parent: typer.Typer) -> None:
 @groups.command()
 def ls(brokers: Brokers = None, config: KafkaConfig = None, data: Data = None, as_json: Json = False) -> None:
     """List the consumer groups and their states."""
-    from deploy.commands.text_table import text_table
+    from deploy.commands.options import text_table
     from deploy.local.locate_settings import locate_kafka
     from ingest.groups.describe import list_groups
 
@@ -47,7 +47,7 @@ def describe(
     """Show a group's members, their partitions and the lag."""
     from dataclasses import asdict
 
-    from deploy.commands.text_table import text_table
+    from deploy.commands.options import text_table
     from deploy.local.locate_settings import locate_kafka
     from deploy.local.text_format import format_counted
     from ingest.groups.describe import describe_group
@@ -100,7 +100,7 @@ def rewind(
 
     The group must have no members. Tidegate's own groups cannot be rewound, because their readers do not use these offsets.
     """
-    from deploy.commands.text_table import text_table
+    from deploy.commands.options import text_table
     from deploy.local.locate_settings import locate_kafka
     from ingest.groups import rewind as moves
 

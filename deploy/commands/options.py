@@ -1,11 +1,11 @@
-"""Options that several commands share, and parsers of their values."""
+"""Options that several commands share, parsers of their values, and the forms of output: JSON and text tables."""
 
 import getpass
 import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -36,6 +36,7 @@ __all__ = [
     "parse_time",
     "show_json",
     "system_user",
+    "text_table",
 ]
 
 Data = Annotated[
@@ -190,3 +191,10 @@ def one_topic(argument: str | None, option: str | None) -> str:
         msg = "Name one topic: TOPIC or -t TOPIC."
         raise typer.BadParameter(msg)
     return argument or option or ""
+
+
+def text_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table, names first; no line ends in spaces."""
+    lines = [list(names), *map(list, rows)]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(names))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]

@@ -275,7 +275,7 @@ def _print(found: dict[str, Any]) -> None:
 
 def reading_lines(readings: list[dict[str, Any]]) -> list[str]:
     """Return readings as a text table; each cell is safe for a terminal."""
-    from deploy.commands.text_table import text_table
+    from deploy.commands.options import text_table
 
     rows = []
     for reading in readings:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from deploy.commands.text_table import text_table
+from deploy.commands.options import text_table
 
 if TYPE_CHECKING:
     from deploy.settings import Settings

@@ -151,7 +151,7 @@ def _show(found: list[dict[str, Any]], columns: tuple[str, ...], *, as_json: boo
     if as_json:
         show_json(found)
         return
-    from deploy.commands.text_table import text_table
+    from deploy.commands.options import text_table
 
     typer.echo("\n".join(text_table(columns, ([_cell(entry[column]) for column in columns] for entry in found))))
 

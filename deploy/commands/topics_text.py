@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from math import isfinite
 from typing import Any, Final
 
-from deploy.commands.text_table import text_table
+from deploy.commands.options import text_table
 from deploy.local.text_format import format_count
 from ingest.topics.overview import TopicOverview
 from ingest.topics.retention import AGE, SIZE, UNLIMITED, ConfigChange

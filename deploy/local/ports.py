@@ -1,8 +1,11 @@
-"""Chooses ports: the preferred one if it is free, else the next free one, with a note about the owner of the first."""
+"""Ports of a run: the preferred one if it is free, else the next free one, and claims that keep them from other runs."""
 
 import errno
+import fcntl
+import os
 import secrets
 import socket
+import tempfile
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
@@ -12,12 +15,13 @@ import psutil
 
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["choose_port", "is_free", "owner_of"]
+__all__ = ["PortClaims", "choose_port", "is_free", "owner_of"]
 
 TRIED: Final = 200
 LOWEST: Final = 20_000
 SYSTEM_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 USUAL_SYSTEM_LOWEST: Final = 32_768
+_LOCK_TRIES: Final = 100
 _given: Final[set[int]] = set()
 """Chosen for 0 in this process: their servers may not listen yet."""
 
@@ -113,3 +117,67 @@ def _system_lowest() -> int:
     with suppress(OSError, ValueError, IndexError):
         return int(SYSTEM_RANGE.read_text("ascii").split()[0])
     return USUAL_SYSTEM_LOWEST
+
+
+class PortClaims:
+    """Ports that this run has been promised, until its end: locks that other runs of this user see; `folder` is for tests.
+
+    Between the choice of a port and the moment at which its server listens lie seconds; two runs that start together would
+    choose the same ones. The kernel drops the locks with the process.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder or _folder()
+        self._held: dict[Path, int] = {}
+
+    def claim(self, port: int) -> bool:
+        """Take a port; False where another run has it. A machine that lets no lock be made has no claims: True."""
+        file = self._folder / f"port-{port}.lock"
+        if file in self._held:
+            return True
+        try:
+            handle = _locked(file)
+        except OSError:
+            return True
+        if handle is not None:
+            self._held[file] = handle
+        return handle is not None
+
+    def release(self) -> None:
+        """Give all of them back, and leave no file."""
+        for file, handle in self._held.items():
+            with suppress(OSError):
+                file.unlink(missing_ok=True)
+            os.close(handle)
+        self._held.clear()
+        # It goes with the last run that needs it.
+        with suppress(OSError):
+            self._folder.rmdir()
+
+
+def _locked(file: Path) -> int | None:
+    """An open, locked file; None where another process holds its lock."""
+    for _ in range(_LOCK_TRIES):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except FileNotFoundError:
+            continue  # a run that ends at this moment took the folder away
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its last holder may have removed the name between our open and our lock: then the lock is on nothing.
+            if os.path.samestat(os.fstat(handle), file.stat()):
+                return handle
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except FileNotFoundError:
+            pass
+        os.close(handle)
+    return None
+
+
+def _folder() -> Path:
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    place = Path(runtime) if runtime and os.access(runtime, os.W_OK) else Path(tempfile.gettempdir())
+    return place / f"tidegate-{os.getuid()}"

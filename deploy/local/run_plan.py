@@ -18,8 +18,7 @@ from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.page_access import PAGE_TOKEN, make_page_token, page_address
 from deploy.local.part import PartSpec
-from deploy.local.port_claims import PortClaims
-from deploy.local.ports import choose_port
+from deploy.local.ports import PortClaims, choose_port
 from deploy.local.prometheus_servers import WATCHERS, Watcher, make_watchers, watcher_obstacle
 from deploy.local.runfile import RunFile
 from deploy.settings import Settings, load_settings

@@ -24,7 +24,7 @@ from deploy.local.announce import announcement, render_announcement
 from deploy.local.checklist import Checklist
 from deploy.local.guard import Guard, kill_marked
 from deploy.local.logs import last_lines
-from deploy.local.port_claims import PortClaims
+from deploy.local.ports import PortClaims
 from deploy.local.preflight import preflight
 from deploy.local.run_plan import RunPlan, make_plan
 from deploy.local.runfile import DataLock, RunFile, is_locked, read_run, read_state, require_run

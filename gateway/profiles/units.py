@@ -6,12 +6,12 @@ temperature here; a profile may define it for its devices (`spellings`).
 Source: SI Brochure (9th ed.); NIST SP 811 appendix B (exact factors); RFC 8428 section 12.1 and RFC 8798 (spellings).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Context, Decimal
 from functools import cache
 from typing import Final, NamedTuple
 
-__all__ = ["DIMENSIONS", "Unit", "canonical_spelling", "conversion", "known_unit", "same_dimension"]
+__all__ = ["DIMENSIONS", "Unit", "canonical_spelling", "conversion", "conversions_to", "known_unit", "same_dimension"]
 
 _ARITHMETIC: Final = Context(prec=40, traps=[])
 """Decimal digits of every step; a double has 17. No trap: a result beyond every double becomes infinite and is rejected."""
@@ -166,3 +166,33 @@ def _conversion(given: str, wanted: str) -> Callable[[float], float]:
     if not before and not after:
         return lambda value: float(divide(multiply(Decimal(repr(value)), factor), divisor))
     return lambda value: float(subtract(divide(multiply(add(Decimal(repr(value)), before), factor), divisor), after))
+
+
+def conversions_to(wanted: str, given: Iterable[str]) -> dict[str, tuple[float, float, float]]:
+    """Return (f, d, s) for each given unit that can be converted: `value * f / d + s` is a number of the wanted unit.
+
+    Units keep the spelling that they are given in. Without a shift the result is at most one rounding away from the exact
+    one, and exact where f or d is 1.
+    """
+    target = _unit(wanted)
+    if target is None:
+        return {}
+    fitting = {unit: _unit(unit) for unit in given if canonical_spelling(unit) in same_dimension(wanted)}
+    return {unit: _numbers(source, target) for unit, source in fitting.items() if source is not None}
+
+
+def _unit(text: str) -> Unit | None:
+    spelled = canonical_spelling(text)
+    return next((units[spelled] for units in DIMENSIONS.values() if spelled in units), None)
+
+
+def _numbers(source: Unit, target: Unit) -> tuple[float, float, float]:
+    factor = _ARITHMETIC.multiply(source.numerator, target.denominator)
+    divisor = _ARITHMETIC.multiply(source.denominator, target.numerator)
+    # A power of ten below one is not a double; its inverse is.
+    if factor < 1 and (inverse := _ARITHMETIC.divide(Decimal(1), factor)) == inverse.to_integral_value():
+        factor, divisor = Decimal(1), _ARITHMETIC.multiply(divisor, inverse)
+    elif divisor < 1 and (inverse := _ARITHMETIC.divide(Decimal(1), divisor)) == inverse.to_integral_value():
+        factor, divisor = _ARITHMETIC.multiply(factor, inverse), Decimal(1)
+    scaled = _ARITHMETIC.divide(_ARITHMETIC.multiply(source.offset, factor), divisor)
+    return float(factor), float(divisor), float(_ARITHMETIC.subtract(scaled, target.offset))

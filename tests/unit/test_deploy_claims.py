@@ -5,8 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deploy.local.port_claims import PortClaims
-from deploy.local.ports import choose_port
+from deploy.local.ports import PortClaims, choose_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +31,7 @@ def test_a_run_may_ask_for_its_own_port_again(tmp_path: Path) -> None:
 
 def test_a_killed_run_holds_no_port(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from deploy.local.port_claims import PortClaims\n"
+        "import sys, time; from pathlib import Path; from deploy.local.ports import PortClaims\n"
         "claims = PortClaims(Path(sys.argv[1])); print(claims.claim(5), flush=True); time.sleep(600)"
     )
     holder = subprocess.Popen(

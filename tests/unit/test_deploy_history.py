@@ -12,8 +12,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from deploy import requests
 from deploy.cli import run
-from deploy.conversions import conversions_to
-from gateway.profiles.units import DIMENSIONS, conversion
+from gateway.profiles.units import DIMENSIONS, conversion, conversions_to
 from ingest.contract.errors import UnavailableError
 from ingest.topics.describe import TopicState
 from lakehouse.create import ensure_tables
