@@ -126,7 +126,7 @@ def redrive(
     rejected again stays a dead letter. The journal next to the tables keeps the result of each dead letter, and `dlq ls`
     shows it.
     """
-    from deploy.dlq.redrive_run import run_redrive
+    from deploy.dlq.redrive import run_redrive
     from deploy.local.locate_settings import locate_settings
     from deploy.process_signals import stop_on_signals
     from deploy.settings import load_settings

@@ -11,8 +11,7 @@ from typing import Any, Final
 
 from deploy.demo.faults import DemoFault
 from deploy.demo.part_faults import crash_part, hang_part, started_at
-from deploy.local.monitor_client import ask_monitor
-from deploy.local.page_access import page_address
+from deploy.local.monitor_client import ask_monitor, page_address
 from deploy.local.runfile import RunFile, read_run, read_state, require_run
 from deploy.settings import Settings, load_settings
 from ingest.contract.errors import UnavailableError

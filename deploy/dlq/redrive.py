@@ -2,22 +2,29 @@
 
 In steps of some messages each: Kafka has all records, then the outcome that counts them, then the journal is written.
 Killed between any two of these, `tidegate audit` balances (a message past its epoch's last outcome is counted from its
-record), and the next redrive does the step again: Spark drops by identity what is stored already.
+record), and the next redrive does the step again: Spark drops by identity what is stored already. `run_redrive` goes from
+settings to report: it finds the letters, opens what it needs, and closes it again.
 """
 
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
-from deploy.dlq.dead_letter_query import stored_identities, stored_parts
+from deploy.dlq.dead_letter_query import find_dead_letters, stored_identities, stored_parts
 from deploy.dlq.journal import RedriveEntry, RedriveJournal
+from deploy.settings import Settings
+from gateway.decoders.state import DecoderState
+from gateway.memory.restart_state import is_own_state
 from gateway.message_processor import MessageProcessor
+from gateway.profiles.policy import make_policy
 from gateway.redrive import DeadLetter, RedriveOutcome, drop_stored_readings, judge_dead_letters, reading_identities
-from ingest.contract.errors import RetryableError
+from gateway.routes import compile_routes
+from ingest.contract.errors import RetryableError, TidegateError
 from ingest.contract.outcome import Count, OutcomeRecord, encode_outcome
 from ingest.contract.reading import RECORD_VERSION, REDRIVE_GATEWAY, encode_record
 from ingest.contract.reasons import Reason, Stage
@@ -25,7 +32,7 @@ from ingest.contract.topics import OUTCOMES, READINGS
 from ingest.log import DeliveryError, LogWriter
 from ingest.security import RECORD_OVERHEAD_BYTES
 
-__all__ = ["RedriveReport", "RedriveRun"]
+__all__ = ["RedriveReport", "RedriveRun", "make_redrive_processor", "run_redrive"]
 
 STEP_MESSAGES: Final = 100
 EXAMPLES: Final = 10
@@ -258,3 +265,65 @@ def _example(verdict: RedriveOutcome) -> dict[str, Any]:
         fault = verdict.faults[0]
         return shown | {"reason": fault.reason.value, "path": fault.path, "got": fault.got, "wanted": fault.wanted}
     return shown | {"why": verdict.why}
+
+
+def make_redrive_processor(settings: Settings, state: Iterable[tuple[str, bytes]] = ()) -> MessageProcessor:
+    """Create the gateway's own judgement by these settings, without the rate: a redrive by a person is not a flood.
+
+    `state` is what gateways remember of births and aliases. Steps and standing values are judged within the redrive
+    alone: what the live gateway saw last is of another time.
+    """
+    policy = make_policy(settings.gateway, settings.routes, live=False)
+    routes = compile_routes(settings.routes, settings.gateway)
+    state = [(key, value) for key, value in state if not is_own_state(key)]
+    return MessageProcessor(routes, settings.gateway, state=DecoderState(state), policy=policy)
+
+
+def _state(settings: Settings, *, needed: bool) -> list[tuple[str, bytes]]:
+    from ingest.gateway_state import read_state
+
+    try:
+        return read_state(settings.kafka)
+    except TidegateError:
+        if needed:
+            raise
+        return []  # a dry run works without Kafka; messages that need a birth are then rejected
+
+
+def run_redrive(
+    settings: Settings,
+    *,
+    where: str | None,
+    limit: int | None,
+    again: bool,
+    rate: float,
+    dry_run: bool,
+    stop: threading.Event,
+) -> RedriveReport:
+    """Redrive the letters that `where` finds, and report the result of each.
+
+    Raises:
+        FatalError: another redrive runs; RetryableError: Kafka does not take records.
+        TidegateError: `where` is not SQL.
+    """
+    from ingest.producer import open_writer
+    from ingest.record_limits import LearnedLimits
+
+    root, run = settings.lake.root, time.time_ns() // 1_000_000
+    gate = make_redrive_processor(settings, _state(settings, needed=not dry_run))
+    with ExitStack() as cleanup:
+        journal = writer = None
+        if not dry_run:
+            journal = RedriveJournal(root, run)
+            cleanup.callback(journal.close)
+            journal.join_files(settings.lake.dead_letters_days)
+            writer = open_writer(settings.kafka, client_id="tidegate-redrive", learned=LearnedLimits(batch_bytes=1))
+            cleanup.callback(writer.close)
+        # Found under the lock: what another redrive has just done is done.
+        young = max(0.0, settings.stream.horizon_days * 86_400 - settings.mqtt.session_expiry_seconds)
+        redrive = RedriveRun(root, gate, run=run, writer=writer, journal=journal, young_us=int(young * 1_000_000))
+        for letters in find_dead_letters(root, where, limit, again=again):
+            redrive.run(letters, rate=rate, stop=stop)
+            if stop.is_set():
+                break
+        return redrive.report

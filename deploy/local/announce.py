@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.command_line import commands_for_data
-from deploy.local.page_access import page_address, page_token
+from deploy.local.monitor_client import page_address, page_token
 from deploy.settings import Settings
 from monitoring.addresses import reached_at
 

@@ -1,15 +1,32 @@
-"""Asks the monitor for its snapshot over HTTP: it is the one source of `status` and of the page."""
+"""The monitor as other processes use it: the address of its page, the token for redrives from there, and its snapshot over HTTP.
+
+The snapshot is the one source of `status` and of the page.
+"""
 
 import http.client
 import json
+import secrets
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from deploy.local.page_access import page_address
+from deploy.settings_file import write_private
+from monitoring.addresses import reached_at
 from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.scrape import OPENER
 
-__all__ = ["UNKNOWN", "Snapshot", "ask_monitor", "figures_of"]
+__all__ = [
+    "PAGE_TOKEN",
+    "UNKNOWN",
+    "Snapshot",
+    "ask_monitor",
+    "figures_of",
+    "make_page_token",
+    "page_address",
+    "page_token",
+]
+
+PAGE_TOKEN: Final = "page-token"  # noqa: S105 - the name of the file, not what is in it
 
 Snapshot = Mapping[str, Any]
 
@@ -29,6 +46,29 @@ UNKNOWN: Final[Mapping[str, Any]] = {
 }
 """The figures of a run whose monitor does not answer."""
 RECENT: Final = ("pending", "firing")
+
+
+def make_page_token(data: Path) -> Path:
+    """The token's file, made once per data folder, so that an open page keeps its right over restarts."""
+    file = data / PAGE_TOKEN
+    if not file.exists():
+        write_private(file, secrets.token_urlsafe(24) + "\n")
+    return file
+
+
+def page_token(monitoring: MonitoringSettings) -> str | None:
+    """The token as the file holds it; None where there is none that this user may read."""
+    if monitoring.page_token_file is None:
+        return None
+    try:
+        return Path(monitoring.page_token_file).read_text("utf-8").split("\n", 1)[0].strip() or None
+    except OSError:
+        return None
+
+
+def page_address(monitoring: MonitoringSettings, *, token: str | None = None) -> str:
+    """Return the page's address on this machine. A token comes after `#`, which no browser sends to a server."""
+    return f"http://{reached_at(monitoring.host, monitoring.page_port)}/{f'#token={token}' if token else ''}"
 
 
 def ask_monitor(monitoring: MonitoringSettings, *, timeout_seconds: float = 1.0) -> Snapshot | None:

@@ -16,7 +16,7 @@ from deploy.local.announce import metrics_urls
 from deploy.local.broker import EmbeddedBroker, choose_broker, make_broker
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
-from deploy.local.page_access import PAGE_TOKEN, make_page_token, page_address
+from deploy.local.monitor_client import PAGE_TOKEN, make_page_token, page_address
 from deploy.local.part import PartSpec
 from deploy.local.ports import PortClaims, choose_port
 from deploy.local.prometheus_servers import WATCHERS, Watcher, make_watchers, watcher_obstacle

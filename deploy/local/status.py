@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.command_line import commands_for_data
-from deploy.local.monitor_client import UNKNOWN, Snapshot, ask_monitor, figures_of
-from deploy.local.page_access import page_address
+from deploy.local.monitor_client import UNKNOWN, Snapshot, ask_monitor, figures_of, page_address
 from deploy.local.runfile import RunFile, read_state, require_run
 from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import TidegateError, UnavailableError

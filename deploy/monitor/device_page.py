@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from deploy.monitor.dead_letters import count_unread, letters_of
-from deploy.monitor.healthy_flow import HealthyFlowSpans
 from deploy.monitor.left_out_reader import LeftOutReader
-from deploy.monitor.silent_devices import judged_devices
+from deploy.monitor.silent_devices import HealthyFlowSpans, judged_devices
 from deploy.monitor.sql_times import epoch_seconds, since
 from ingest.contract.errors import TidegateError
 from lakehouse.catalog import table_names

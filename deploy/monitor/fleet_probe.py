@@ -9,8 +9,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from deploy.monitor.healthy_flow import HealthyFlowSpans
-from deploy.monitor.silent_devices import judged_devices
+from deploy.monitor.silent_devices import HealthyFlowSpans, judged_devices
 from deploy.monitor.sql_times import since
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.query import duckdb_literal, run_sql

@@ -1,12 +1,7 @@
 """The monitor's process: connects probes, look, alerts, snapshot and page, and ends within seconds of a signal.
 
-Addresses that the monitor scrapes, by the settings.
-
-Parts of the embedded run, from the state that its supervisor writes next to the settings file.
-
-Existing tables and their age, from the file names of their logs.
-
-A log may have a hundred thousand files: it is listed once, and then only checked for the version after the newest known one.
+Besides the probes it reads what lies on this disk: the state that a supervisor writes next to the settings file, and the logs of
+tables. A log may have a hundred thousand files: it is listed once, and then only checked for the version after the newest one.
 """
 
 import os
@@ -25,10 +20,10 @@ from deploy.local.runfile import read_run, read_state
 from deploy.monitor.audit_finding import finding_file
 from deploy.monitor.audit_probe import AuditProbe
 from deploy.monitor.fleet_probe import FleetProbe
-from deploy.monitor.healthy_flow import HealthyFlowSpans
 from deploy.monitor.page_answers import make_page_api
 from deploy.monitor.probes import NEEDED, is_flowing, make_probes
 from deploy.monitor.prometheus_alerts import Burning, burning, is_ready
+from deploy.monitor.silent_devices import HealthyFlowSpans
 from deploy.process_signals import configure_logging, stop_on_signals
 from deploy.processes import explain_bind_failure, version
 from deploy.settings import Settings

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from deploy.monitor.dead_letters import ID, unknown_letters
-from deploy.monitor.healthy_flow import HealthyFlowSpans
 from deploy.monitor.left_out_reader import LeftOutReader
+from deploy.monitor.silent_devices import HealthyFlowSpans
 from deploy.settings import Settings
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.render import json_value
@@ -36,7 +36,7 @@ class Redriver:
             PageError: another redrive is running, or an id is invalid.
             TidegateError: the redrive is not possible now.
         """
-        from deploy.dlq.redrive_run import run_redrive
+        from deploy.dlq.redrive import run_redrive
 
         if wrong := [each for each in ids if not ID.fullmatch(each)]:
             raise PageError(400, f"{wrong[0][:100]!r} is not an id of a dead letter.")

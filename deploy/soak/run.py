@@ -19,8 +19,7 @@ from deploy.demo.part_faults import crash_part, hang_part
 from deploy.local.budget import spark_jvm_mb
 from deploy.local.runfile import read_run, read_state, require_run
 from deploy.settings import Settings
-from deploy.soak.sample import RestartSafeCounter, take_figures
-from deploy.soak.slopes import SoakSample, as_rows, judge_soak, slopes_of
+from deploy.soak.figures import RestartSafeCounter, SoakSample, as_rows, judge_soak, slopes_of, take_figures
 from deploy.soak.soak_load import SoakLoad
 from ingest.contract.errors import UnavailableError
 

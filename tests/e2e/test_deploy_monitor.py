@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from deploy.local.page_access import page_address, page_token
+from deploy.local.monitor_client import page_address, page_token
 from deploy.monitor.monitor_process import metrics_addresses
 from monitoring.scrape import OPENER, scrape
 

@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from deploy.monitor.healthy_flow import HealthyFlowSpans
+from deploy.monitor.silent_devices import HealthyFlowSpans
 from ingest.contract.topics import DEAD_LETTERS
 
 

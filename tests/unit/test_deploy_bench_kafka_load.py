@@ -18,8 +18,8 @@ from deploy.bench.kafka_load.client_work import ClientWork
 from deploy.bench.kafka_load.feed import RecordFeed, SteadyLoad
 from deploy.bench.kafka_load.latency import Latencies, merge_latencies
 from deploy.bench.kafka_load.segments import ReadCost
-from deploy.bench.kafka_load.sessions import LoadSession, are_stable, figures_of, median_error
 from deploy.bench.kafka_load.workload import Workload, due_us, message_keys, producer_options, split_evenly, stamp_value
+from deploy.bench.kafka_load.workload_run import LoadSession, are_stable, figures_of, median_error
 from ingest.contract.errors import ConfigError
 from ingest.kafka_settings import KafkaSettings
 

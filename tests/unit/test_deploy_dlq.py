@@ -12,7 +12,7 @@ from deploy.dlq.dead_letter_query import find_dead_letters, list_newest_letters,
 from deploy.dlq.explain import find_place, mark_payload
 from deploy.dlq.journal import RedriveJournal, read_journal
 from deploy.dlq.next_steps import NEXT_STEPS, next_step
-from deploy.dlq.redrive_run import make_redrive_processor
+from deploy.dlq.redrive import make_redrive_processor
 from deploy.settings import Settings, load_settings
 from gateway.device_registry import add_device
 from gateway.message_processor import Message, MessageProcessor

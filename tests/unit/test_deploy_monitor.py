@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from deploy.local.runfile import RunFile
-from deploy.monitor.healthy_flow import HealthyFlowSpans
 from deploy.monitor.monitor_process import _command_line
 from deploy.monitor.page_answers import make_page_api
+from deploy.monitor.silent_devices import HealthyFlowSpans
 from deploy.settings import Settings
 from monitoring.page.page_api import PageApi
 

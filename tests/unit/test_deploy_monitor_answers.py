@@ -9,8 +9,8 @@ import pytest
 
 from deploy.monitor.device_page import show_device
 from deploy.monitor.fleet_probe import FleetProbe
-from deploy.monitor.healthy_flow import HealthyFlowSpans
 from deploy.monitor.page_answers import make_page_api
+from deploy.monitor.silent_devices import HealthyFlowSpans
 from deploy.settings import Settings
 from monitoring.page.page_api import PageApi, PageError
 from tests.support.fleet import ago, device, flowed, letter, minute
@@ -160,7 +160,7 @@ def test_redrives_are_made_of_the_letters_asked_for_one_at_a_time(
         assert go.wait(30)
         return SimpleNamespace(to_dict=lambda: {"letters": 2})
 
-    monkeypatch.setattr("deploy.dlq.redrive_run.run_redrive", run)
+    monkeypatch.setattr("deploy.dlq.redrive.run_redrive", run)
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(answers.redrive(["0-1", "topic.x-0-2"], True)))
     thread.start()

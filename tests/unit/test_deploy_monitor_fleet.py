@@ -11,7 +11,7 @@ import pytest
 
 from deploy.monitor.device_page import show_device
 from deploy.monitor.fleet_probe import FleetProbe
-from deploy.monitor.healthy_flow import HealthyFlowSpans
+from deploy.monitor.silent_devices import HealthyFlowSpans
 from ingest.contract.errors import UnavailableError
 from lakehouse.query import run_sql
 from monitoring.alerts.catalog_devices import FIRST_REFUSALS

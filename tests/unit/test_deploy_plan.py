@@ -10,7 +10,7 @@ from deploy.local import artifacts
 from deploy.local.announce import announcement, render_announcement
 from deploy.local.budget import describe_memory_budget, memory_budget_mb
 from deploy.local.locate_settings import locate_settings
-from deploy.local.page_access import make_page_token, page_address, page_token
+from deploy.local.monitor_client import make_page_token, page_address, page_token
 from deploy.local.ports import PortClaims
 from deploy.local.prometheus_servers import FLAGS, make_watchers, watcher_obstacle
 from deploy.local.run_plan import choose_ports, embedded_settings

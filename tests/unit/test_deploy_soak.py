@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from deploy.cli import app
+from deploy.soak.figures import (
+    BOUNDS,
+    RestartSafeCounter,
+    Slope,
+    SoakSample,
+    judge_soak,
+    jvm_figures,
+    slope_per_hour,
+    slopes_of,
+)
 from deploy.soak.run import CALM_SECONDS, PARTS, SoakFault, kills_of, plan_faults
-from deploy.soak.sample import RestartSafeCounter, jvm_figures
-from deploy.soak.slopes import BOUNDS, Slope, SoakSample, judge_soak, slope_per_hour, slopes_of
 from monitoring.scrape import Scrape
 
 CLEAN = {"received": 10, "unaccounted": 0, "duplicate_rows": 0, "order_violations": 0}

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
 from deploy.local.announce import metrics_urls
-from deploy.local.page_access import page_address
+from deploy.local.monitor_client import page_address
 from deploy.monitor.monitor_process import metrics_addresses, scrape_targets
 from deploy.processes import serve_metrics
 from deploy.settings import load_settings
