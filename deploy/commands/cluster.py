@@ -63,7 +63,7 @@ def up(
     mode: Any = "zookeeper" if zookeeper else "kraft"
     security: Any = "sasl_ssl" if secure else "plaintext"
     with hold_folder(data):
-        cluster = KafkaCluster(data, brokers=brokers, mode=mode, security=security, heap=heap, told=_tell)
+        cluster = KafkaCluster(data, brokers=brokers, mode=mode, security=security, heap=heap, notify=_tell)
         cluster.start()
     if as_json:
         show_json(cluster_state(cluster))
@@ -129,7 +129,7 @@ def _running(data: Path) -> "KafkaCluster":
     from deploy.testbed.cluster import KafkaCluster
     from ingest.contract.errors import UnavailableError
 
-    cluster = KafkaCluster.attach(data, told=_tell)
+    cluster = KafkaCluster.attach(data, notify=_tell)
     if not cluster.started:
         message = f"No server of the cluster in {data} runs. Start it with `tidegate cluster up{_named(data)}` and its options."
         raise UnavailableError(message)

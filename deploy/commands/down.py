@@ -20,6 +20,6 @@ def down(data: Data = None, as_json: Json = False) -> None:
     from deploy.local.down import stop_run
     from deploy.settings import data_dir
 
-    outcome = stop_run(data_dir(data), told=lambda line: typer.echo(line, err=True))
+    outcome = stop_run(data_dir(data), notify=lambda line: typer.echo(line, err=True))
     if as_json:
         show_json(outcome)

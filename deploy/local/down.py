@@ -19,7 +19,7 @@ FOUND_SECONDS: Final = 15.0
 """A supervisor that has just started first clears up after the last one, and then says who it is."""
 
 
-def stop_run(data: Path, told: Callable[[str], None]) -> dict[str, Any]:
+def stop_run(data: Path, notify: Callable[[str], None]) -> dict[str, Any]:
     """Stop the run of a data folder; what was done.
 
     Raises:
@@ -28,16 +28,16 @@ def stop_run(data: Path, told: Callable[[str], None]) -> dict[str, Any]:
     if not is_locked(data) and (left := read_run(data)) is not None:
         killed = sum(kill_marked(run_id) for run_id in left.unrecovered)
         _forget(data)
-        told(f"The run of pid {left.pid} had been killed; cleaned up after it ({killed} processes stopped).")
+        notify(f"The run of pid {left.pid} had been killed; cleaned up after it ({killed} processes stopped).")
         return {"stopped": True, "recovered": True, "killed": killed}
     run = _find_supervisor(data)
     began = time.monotonic()
     with suppress(ProcessLookupError):
         os.kill(run.pid, signal.SIGTERM)
-    graceful = _wait_for_end(data, run, told)
+    graceful = _wait_for_end(data, run, notify)
     if not graceful:
-        _force(data, run, told)
-    told(f"Stopped after {time.monotonic() - began:.1f} s. Data stays in {data}.")
+        _force(data, run, notify)
+    notify(f"Stopped after {time.monotonic() - began:.1f} s. Data stays in {data}.")
     return {"stopped": True, "recovered": False, "graceful": graceful}
 
 
@@ -65,7 +65,7 @@ def _lives(data: Path, run: RunFile) -> bool:
     return now is None or now.run_id == run.run_id
 
 
-def _wait_for_end(data: Path, run: RunFile, told: Callable[[str], None]) -> bool:
+def _wait_for_end(data: Path, run: RunFile, notify: Callable[[str], None]) -> bool:
     deadline = time.monotonic() + BOUND_SECONDS
     shown = ""
     spoke_at = time.monotonic()
@@ -75,14 +75,14 @@ def _wait_for_end(data: Path, run: RunFile, told: Callable[[str], None]) -> bool
         parts = read_state(data).get("parts", {})
         stopping = ", ".join(name for name, part in parts.items() if part["state"] == "stopping")
         if stopping and (stopping != shown or time.monotonic() - spoke_at > 1.8):
-            told(f"  stopping {stopping}")
+            notify(f"  stopping {stopping}")
             shown, spoke_at = stopping, time.monotonic()
         time.sleep(0.1)
     return True
 
 
-def _force(data: Path, run: RunFile, told: Callable[[str], None]) -> None:
-    told(f"The supervisor (pid {run.pid}) did not end within {BOUND_SECONDS:g} s; killing the run.")
+def _force(data: Path, run: RunFile, notify: Callable[[str], None]) -> None:
+    notify(f"The supervisor (pid {run.pid}) did not end within {BOUND_SECONDS:g} s; killing the run.")
     if is_supervisor(run.pid, run.run_id):
         with suppress(ProcessLookupError):
             os.kill(run.pid, signal.SIGKILL)

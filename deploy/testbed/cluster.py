@@ -64,7 +64,7 @@ class KafkaCluster:
         properties: of each node, laid over all others.
         java_options: of each node, such as `-XX:TieredStopAtLevel=4` for the second compiler.
         jmx: each node shows its JVM's metrics.
-        told: gets a line about memory and disk before anything starts.
+        notify: gets a line about memory and disk before anything starts.
 
     Raises:
         ConfigError: no such cluster can be, or the folder holds another one, or files that it would write over.
@@ -82,7 +82,7 @@ class KafkaCluster:
         properties: Mapping[str, str | int] | None = None,
         java_options: tuple[str, ...] = (),
         jmx: bool = True,
-        told: Callable[[str], None] = lambda line: None,
+        notify: Callable[[str], None] = lambda line: None,
     ) -> None:
         wish = ClusterRequest(brokers, mode, security, heap, dict(properties or {}), java_options, jmx)
         found = read_layout(folder)
@@ -93,12 +93,12 @@ class KafkaCluster:
                 "Give the same options, or name another folder."
             )
             raise ConfigError(message)
-        self._build(folder, found or new_layout(wish), told)
+        self._build(folder, found or new_layout(wish), notify)
         if found is None:
             self._refuse_foreign()
 
     @classmethod
-    def attach(cls, folder: Path, told: Callable[[str], None] = lambda line: None) -> Self:
+    def attach(cls, folder: Path, notify: Callable[[str], None] = lambda line: None) -> Self:
         """The cluster that was made in this folder, by whichever process.
 
         Raises:
@@ -109,13 +109,13 @@ class KafkaCluster:
             message = f"There is no test bed in {folder}. Start one with `tidegate cluster up`, or name its folder with --data."
             raise UnavailableError(message)
         cluster = cls.__new__(cls)
-        cluster._build(folder, found, told)
+        cluster._build(folder, found, notify)
         return cluster
 
-    def _build(self, folder: Path, layout: ClusterLayout, told: Callable[[str], None]) -> None:
+    def _build(self, folder: Path, layout: ClusterLayout, notify: Callable[[str], None]) -> None:
         self.folder = folder.absolute()
         self.wish = layout.wish
-        self._layout, self._told = layout, told
+        self._layout, self._notify = layout, notify
         self._java: Java = find_java()
         self._make_servers()
 
@@ -206,8 +206,8 @@ class KafkaCluster:
         if self.alive:
             message = f"The test bed in {self.folder} is already running ({self.bootstrap_servers}); stop it first."
             raise FatalError(message)
-        self._told(check_budget(self.wish, self.folder))
-        artifacts.fetch_jars("kafka" if self.wish.mode == "kraft" else "zookeeper", self._told)
+        self._notify(check_budget(self.wish, self.folder))
+        artifacts.fetch_jars("kafka" if self.wish.mode == "kraft" else "zookeeper", self._notify)
         self.folder.mkdir(parents=True, exist_ok=True)
         self._find_free_ports()
         # From here on what is in the folder is known as its own, also after a kill.

@@ -1,8 +1,10 @@
-"""Words that CONTRIBUTING's rules for prose forbid, in the texts that people read."""
+"""Words that CONTRIBUTING's rules for prose forbid, in the texts that people read: messages, pages, docstrings and comments."""
 
 import ast
+import io
 import re
 import subprocess
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,8 @@ FORBIDDEN = re.compile(
     r"|(?<!there )\b(?:is|are|was|were) no (?!longer|more\b|other)\w",
     re.IGNORECASE,
 )
+_IDENTIFIER = re.compile(r"`[^`]*`|^ +\w+: ", re.MULTILINE)
+"""Code in a docstring or comment, and the name of an argument: these are names, not prose."""
 TEXTS = (".md", ".js", ".html", ".toml", ".yml", ".sql")
 APART = {"CONTRIBUTING.md", "FILES.md"}
 """The first lists the forbidden words; the second is generated and names modules."""
@@ -28,20 +32,27 @@ def _names() -> list[str]:
 
 
 def _sentences(source: str) -> Iterator[tuple[int, str]]:
-    """String literals with a blank, docstrings left out: what a program prints, logs or raises."""
+    """String literals with a blank: what a program prints, logs or raises, and docstrings without identifiers."""
     tree = ast.parse(source)
     docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-        if is_text and " " in node.value and id(node) not in docstrings:
-            yield node.lineno, node.value
+        if is_text and " " in node.value:
+            yield node.lineno, _IDENTIFIER.sub("", node.value) if id(node) in docstrings else node.value
+
+
+def _comments(source: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], _IDENTIFIER.sub("", token.string)
 
 
 def _read_texts() -> Iterator[tuple[str, int, str]]:
     for name in _names():
         path = ROOT / name
         if name.endswith(".py"):
-            yield from ((name, line, text) for line, text in _sentences(path.read_text("utf-8")))
+            source = path.read_text("utf-8")
+            yield from ((name, line, text) for line, text in (*_sentences(source), *_comments(source)))
         elif name.endswith(TEXTS):
             yield from ((name, number, text) for number, text in enumerate(path.read_text("utf-8").splitlines(), 1))
 

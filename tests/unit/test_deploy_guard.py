@@ -49,7 +49,7 @@ def test_down_never_signals_the_process_that_got_an_old_supervisors_pid(
     try:
         RunFile(run_id=uuid.uuid4().hex, pid=stranger.pid, started_at=0.0).write(tmp_path)
         with pytest.raises(FatalError, match=rf"not by pid {stranger.pid}"):
-            down.stop_run(tmp_path, told=lambda line: None)
+            down.stop_run(tmp_path, notify=lambda line: None)
         assert stranger.poll() is None
     finally:
         lock.release()
@@ -65,7 +65,7 @@ def test_down_clears_up_after_all_runs_that_were_killed(tmp_path: Path) -> None:
             # Its mark can be read once the program is loaded.
             assert psutil.Process(process.pid).environ().get("TIDEGATE_RUN_ID") in (run_id, None)
         RunFile(run_id=ids[1], pid=1, started_at=0.0, recovers=[ids[0]]).write(tmp_path)
-        assert down.stop_run(tmp_path, told=lambda line: None)["killed"] == 2
+        assert down.stop_run(tmp_path, notify=lambda line: None)["killed"] == 2
     finally:
         for process in left:
             process.kill()

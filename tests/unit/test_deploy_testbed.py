@@ -198,7 +198,7 @@ def test_a_start_that_fails_leaves_no_process(
     for classpath in ("kafka_classpath", "zookeeper_classpath"):
         monkeypatch.setattr(artifacts, classpath, lambda cache=None: [])
     told: list[str] = []
-    cluster = KafkaCluster(tmp_path / "new" / "bed", mode=mode, told=told.append)
+    cluster = KafkaCluster(tmp_path / "new" / "bed", mode=mode, notify=told.append)
     with pytest.raises(UnavailableError, match=why):
         cluster.start()
     assert "1 broker of at most" in told[0]

@@ -49,7 +49,7 @@ class Trend:
 
     @property
     def is_flat(self) -> bool:
-        """True if the slope is no larger than its error explains."""
+        """True if the error of the slope explains it."""
         return abs(self.slope) <= BEYOND * self.error
 
 
