@@ -84,7 +84,7 @@ def check_tables(pipeline: Any, lines: list[dict[str, Any]]) -> None:
     for number, line in enumerate(lines):
         message = Message(number, 0, time.time_ns() // 1000, line["topic"].encode(), raw(line))
         outcome = gate.decide(message)
-        # What a line's readings are is tests/unit/test_gateway_payloads.py's; here, that they are rows, once.
+        # What a line's readings are is tests/unit/gateway/test_payloads.py's; here, that they are rows, once.
         assert outcome.accepted == bool(line["expect"]), line["id"]
         refused[line["topic"]] += sum(record.topic == DEAD_LETTERS for record in outcome.records)
         for record in (decode_record(record.value) for record in outcome.records if record.topic == READINGS):

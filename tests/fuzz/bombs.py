@@ -1,6 +1,6 @@
 """Payloads made to cost far more than their size: by name, made when asked for, at most about 256 KiB each.
 
-Tests declare what becomes of each (tests/unit/hostile/outcomes.toml); `make chaos` also asks how long it took.
+Tests declare what becomes of each (tests/unit/gateway/hostile/outcomes.toml); `make chaos` also asks how long it took.
 """
 
 import gzip

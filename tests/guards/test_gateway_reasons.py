@@ -11,7 +11,7 @@ import pytest
 from ingest.contract.reasons import IgnoredReason, Reason
 
 ROOT = Path(__file__).parents[2]
-TABLE = tomllib.loads((ROOT / "tests/unit/hostile/outcomes.toml").read_text("utf-8"))
+TABLE = tomllib.loads((ROOT / "tests/unit/gateway/hostile/outcomes.toml").read_text("utf-8"))
 ROWS = [row for section in TABLE.values() if isinstance(section, dict) for row in section.get("rows", [])]
 REFUSED = {row["why"] for row in ROWS if row["is"] == "dead_letter" and "why" in row} | {
     part.rpartition(" ")[2] for row in ROWS for part in row.get("parts", [])

@@ -174,7 +174,7 @@ def test_an_idle_stream_makes_no_commits(lander: Any, record: Any, wait_until: A
 
 
 def test_a_damaged_checkpoint_is_refused_with_the_next_step(lander: Any, record: Any) -> None:
-    """What else may be broken about it is tried without Spark: tests/unit/test_streaming_repair.py."""
+    """What else may be broken about it is tried without Spark: tests/unit/streaming/test_repair.py."""
     lander.land(record(1))
     (lander.checkpoint / "metadata").unlink()
     with pytest.raises(FatalError, match="tidegate repair"):

@@ -19,7 +19,7 @@ SUBSETS = [
     ("commits", "dead_letters"),
     PLACES,
 ]
-"""Each alone, and what belongs together: tests/unit/test_streaming_vanished.py tries the rules in more combinations."""
+"""Each alone, and what belongs together: tests/unit/streaming/test_vanished.py tries the rules in more combinations."""
 FIRST_SUBSETS = [(), ("readings",), ("dead_letters",), ("offsets", "commits"), PLACES]
 """One of each outcome: nothing to do, a refusal for each table, a batch that is landed again, and all at once."""
 

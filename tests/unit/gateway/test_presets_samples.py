@@ -15,7 +15,7 @@ from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import READINGS
 
-SAMPLES = Path(__file__).parents[1] / "data" / "presets.jsonl"
+SAMPLES = Path(__file__).parents[2] / "data" / "presets.jsonl"
 LINES = [json.loads(line) for line in SAMPLES.read_text("utf-8").splitlines()]
 RECEIVED_US = 1_795_900_000_000_000
 Row = tuple[str, str, Any, str | None, int | None]

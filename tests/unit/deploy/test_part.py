@@ -21,7 +21,7 @@ from tests.support.processes import runs
 
 Wait = Callable[..., Any]
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 FOREVER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 WITH_CHILD = [

@@ -23,7 +23,7 @@ from monitoring.metrics.names import declared_samples
 from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.snapshot.flow import PARTS
 
-RUNBOOKS = Path(__file__).parents[2] / "monitoring" / "runbooks"
+RUNBOOKS = Path(__file__).parents[3] / "monitoring" / "runbooks"
 NAMES = sorted({alert.name for alert in ALERTS})
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 COMMAND = re.compile(r"tidegate [a-z][^`\n]*")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lakehouse.commit_metadata import CommitMetadata, custom_metadata, encode_metadata, metadata_of, metadata_text
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),

@@ -25,7 +25,7 @@ from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.kafka_settings import KafkaSettings
 from tests.support.dead_letters import AT_US, EPOCH, LIMITS, Lake
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -366,7 +366,7 @@ def test_a_fault_that_nobody_foresaw_costs_its_cell_alone(own: Callable[[str], S
 
     result = measure(own(SMALL), figures)
     assert [cell["value"] for cell in result["cells"]] == [1e6, 1e6, None, 1e6]
-    assert "unexpected KeyError in test_deploy_bench_suite.py, line" in result["cells"][2]["why"]
+    assert "unexpected KeyError in test_bench_suite.py, line" in result["cells"][2]["why"]
     assert exit_code([result]) == 1
 
 

@@ -15,7 +15,7 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-SENML = Path(__file__).parents[1] / "data" / "senml"
+SENML = Path(__file__).parents[2] / "data" / "senml"
 NOW_US = 1_800_000_000_000_000
 MATCH = RouteMatch("senml", "topic-device", "senml")
 LIMITS = GatewaySettings()

@@ -12,7 +12,7 @@ from deploy.settings import load_settings
 from gateway.devtools.decode_file import BadLine, decode_lines
 from gateway.gateway_settings import GatewaySettings
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 PAYLOADS = TESTS / "data" / "payloads.jsonl"
 RECEIVED = datetime(2026, 11, 28, 12, tzinfo=UTC)
 # Lines without a reading: what becomes of them instead.

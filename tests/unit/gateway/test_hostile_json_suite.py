@@ -16,7 +16,7 @@ from tests.fuzz.seeds import FuzzTarget, targets
 
 pytestmark = pytest.mark.promise("P4")
 
-SUITE = Path(__file__).parents[1] / "data" / "json-test-suite"
+SUITE = Path(__file__).parents[2] / "data" / "json-test-suite"
 FILES = sorted(SUITE.glob("*.json"))
 DECLARED = tomllib.loads((Path(__file__).parent / "hostile" / "json_suite.toml").read_text("utf-8"))
 BY_PREFIX = {"y": {"accepted"}, "n": {"bad_json", "bad_encoding"}, "i": set[str]()}

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.processes import runs
 
-TESTS = Path(__file__).parents[1]
+TESTS = Path(__file__).parents[2]
 CONFTEST = """
 import signal, subprocess, sys
 from pathlib import Path
@@ -79,7 +79,7 @@ def start(tmp_path: Path) -> Callable[..., "subprocess.Popen[str]"]:
 def test_each_folder_of_tests_is_in_one_process() -> None:
     lanes = runpy.run_path(str(TESTS / "run.py"))["LANES"]
     folders = [folder for lane in lanes.values() for folder in lane]
-    assert sorted(folders) == sorted({path.parent.name for path in TESTS.glob("*/test_*.py")})
+    assert sorted(folders) == sorted({path.relative_to(TESTS).parts[0] for path in TESTS.rglob("test_*.py")})
 
 
 @pytest.mark.parametrize("ci", ["", "true"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from gateway.json_text import BadNumber, Document, parse_json
 from ingest.contract.dead_letter import Reject
 
-SUITE = Path(__file__).parents[1] / "data" / "json-test-suite"
+SUITE = Path(__file__).parents[2] / "data" / "json-test-suite"
 SPOILS_ITS_FIELD = {"n_number_NaN", "n_number_infinity", "n_number_minus_infinity"}
 """No JSON, but devices send it: the document is kept, the number is not."""
 

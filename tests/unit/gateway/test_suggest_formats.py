@@ -12,7 +12,7 @@ from gateway.suggest.message_families import SampleMessage
 from gateway.suggest.propose import propose_routes
 
 CASES: Final = [
-    json.loads(line) for line in (Path(__file__).parents[1] / "data/route-drafts.jsonl").read_text("utf-8").splitlines()
+    json.loads(line) for line in (Path(__file__).parents[2] / "data/route-drafts.jsonl").read_text("utf-8").splitlines()
 ]
 LIMITS: Final = GatewaySettings(presets=())
 """Without any shipped format: each of these has to be found out."""

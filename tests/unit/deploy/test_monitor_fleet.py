@@ -269,4 +269,4 @@ def test_the_query_for_people_finds_those_that_the_alert_counts(small_lake: Any)
         "silent",
     ]
     runbook = Path("monitoring/runbooks/TidegateDevicesSilent.md")
-    assert SILENT_DEVICES in (Path(__file__).parents[2] / runbook).read_text()
+    assert SILENT_DEVICES in (Path(__file__).parents[3] / runbook).read_text()

@@ -1,4 +1,4 @@
-"""Each bad input of tests/unit/hostile/outcomes.toml has the outcome that is declared there, and a sound one."""
+"""Each bad input of tests/unit/gateway/hostile/outcomes.toml has the outcome that is declared there, and a sound one."""
 
 import math
 import re

@@ -17,7 +17,7 @@ from tests.fuzz.seeds import read_seeds
 NOW_US = round(datetime(2026, 11, 29, 12, tzinfo=UTC).timestamp()) * 1_000_000
 LIMITS = GatewaySettings()
 CHIRPSTACK = "preset chirpstack number 1 (application/{application}/device/{device}/event/{event})"
-SEEDS = read_seeds(Path(__file__).parents[1] / "data" / "payloads.jsonl")
+SEEDS = read_seeds(Path(__file__).parents[2] / "data" / "payloads.jsonl")
 
 
 def route(mapping: dict[str, Any]) -> tuple[RouteSettings, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from deploy.local.ports import PortClaims, choose_port
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_a_port_that_another_run_was_promised_is_passed_over(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tests.fuzz.seeds import FuzzTarget, SeedMessage, fitting_seeds, read_seeds,
 
 pytestmark = pytest.mark.promise("P4")
 
-EXAMPLES = Path(__file__).parents[1] / "data" / "payloads.jsonl"
+EXAMPLES = Path(__file__).parents[2] / "data" / "payloads.jsonl"
 NOW_US = 1_796_000_000_000_000
 """After every time in the examples."""
 LIMITS = GatewaySettings(max_payload_bytes=32 * 1024, max_readings_per_message=200)

@@ -13,7 +13,7 @@ from deploy.dlq.journal import RedriveJournal, read_journal
 from ingest.contract.errors import FatalError
 from tests.support.dead_letters import Lake
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -77,7 +77,7 @@ def test_a_killed_demonstration_leaves_nothing_hanging(
     start: Start, run_id: str, wait_until: Callable[..., Any]
 ) -> None:
     part = start()
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     holder = subprocess.Popen(
         [sys.executable, "-P", "-c", HOLDS, str(part.pid), run_id],
         env={**os.environ, "PYTHONPATH": str(root)}, stdout=subprocess.PIPE,

@@ -54,7 +54,7 @@ def test_the_queue_that_devices_md_promises_is_the_one_that_is_set(tmp_path: Pat
     part.prepare()
     values = dict(line.split(" ", 1) for line in (tmp_path / "mosquitto.conf").read_text("utf-8").splitlines())
     messages, size_bytes = int(values["max_queued_messages"]), int(values["max_queued_bytes"])
-    page = (Path(__file__).parents[2] / "DEVICES.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "DEVICES.md").read_text("utf-8")
     assert f"{messages:,} messages or {size_bytes // 1024**2} MB" in page
     assert (messages // 2, size_bytes // 2) == (HALF_QUEUE_MESSAGES, HALF_QUEUE_BYTES), "the alert comes before a drop"
 
