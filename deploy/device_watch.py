@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from deploy.dlq.next_steps import next_step
-from gateway.devtools.receipt_listener import ReceiptListener
+from gateway.devtools.listeners import ReceiptListener
 from gateway.gateway_settings import MqttSettings
 from gateway.safe_text import show_text
 

@@ -186,7 +186,7 @@ def _of_file(file: Path, topic: str | None) -> "list[SampleMessage]":
 def _overheard(settings: "Settings", topic: str, seconds: float) -> "list[SampleMessage]":
     import os
 
-    from gateway.devtools.live_messages import read_live_messages
+    from gateway.devtools.listeners import read_live_messages
     from gateway.suggest.message_families import SampleMessage
 
     client_id = f"{settings.mqtt.client_id}-suggest-{os.getpid()}"

@@ -11,7 +11,7 @@ from paho.mqtt import client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
 from deploy.cli import run
-from gateway.devtools.live_messages import read_live_messages
+from gateway.devtools.listeners import read_live_messages
 from gateway.gateway_settings import MqttSettings
 from ingest.contract.errors import UnavailableError
 

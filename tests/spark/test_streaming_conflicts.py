@@ -10,6 +10,7 @@ from gateway.message_processor import MessageProcessor
 from gateway.redrive import judge_dead_letters
 from gateway.routes import compile_routes
 from ingest.contract.reading import Reading, encode_record
+from tests.support.killed_landing import killed_before
 
 
 def other(record: Any, number: int, seq: int, value: float = 99.0, **more: Any) -> Any:
@@ -64,23 +65,10 @@ def test_other_content_is_a_dead_letter_and_equal_content_is_none(
 
 
 @pytest.mark.parametrize("lost", ["commit", "checkpoint"])
-def test_a_crash_between_the_tables_refuses_a_conflict_once(
-    lander: Any, record: Any, monkeypatch: pytest.MonkeyPatch, lost: str
-) -> None:
-    from streaming.land import Landing
-
-    whole = Landing._commit
-
-    def crash(self: Any, append: Any, batch: Any, table: str, *rest: Any) -> None:
-        if table == "readings":
-            raise RuntimeError("killed here")
-        whole(self, append, batch, table, *rest)
-
+def test_a_crash_between_the_tables_refuses_a_conflict_once(lander: Any, record: Any, lost: str) -> None:
     lander.land(record(1, seq=1))
-    with monkeypatch.context() as patched:
-        patched.setattr(Landing, "_commit", crash)
-        with pytest.raises(Exception, match="killed here"):
-            lander.land(other(record, 2, 1), record(3, seq=3), b"poison")
+    with killed_before("readings"):
+        lander.land(other(record, 2, 1), record(3, seq=3), b"poison")
     assert lander.versions() == {"readings": 1, "dead_letters": 1, "duplicates": 1}
     if lost == "checkpoint":
         lander.forget_checkpoint()
@@ -94,22 +82,12 @@ def test_a_crash_between_the_tables_refuses_a_conflict_once(
 def test_a_copy_that_cannot_be_compared_is_a_dead_letter_that_is_judged_again(
     lander: Any, record: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from streaming.land import Landing
-
-    whole = Landing._commit
-
-    def crash(self: Any, append: Any, batch: Any, table: str, *rest: Any) -> None:
-        if table == "readings":
-            raise RuntimeError("killed here")
-        whole(self, append, batch, table, *rest)
-
     lander.land(record(1, seq=1), record(2, seq=2), record(3, seq=3, payload_hash=-5))
     converted = other(record, 6, 3, 70.0, payload_hash=-5)
     with monkeypatch.context() as patched:
         patched.setattr("streaming.land.load_recent", lambda root, contents: None)
         patched.setattr("streaming.lookups.LOOKUP_BURST_SECONDS", 0.0)
-        patched.setattr(Landing, "_commit", crash)
-        with pytest.raises(Exception, match="killed here"):
+        with killed_before("readings"):
             lander.land(record(1, seq=1), other(record, 5, 2), converted, record(7, seq=7))
     refused = [
         ("unchecked_duplicate", "stream", "d1", offset, number, False) for offset, number in ((3, 1), (4, 5), (5, 6))

@@ -7,6 +7,7 @@ import pytest
 from ingest.contract.errors import FatalError
 from ingest.contract.reading import Reading
 from lakehouse.query import run_sql
+from tests.support.killed_landing import killed_before
 
 
 def test_readings_and_dead_letters_land_and_offsets_are_mirrored(lander: Any, record: Any, dead_letter: Any) -> None:
@@ -89,25 +90,15 @@ def test_duplicates_are_dropped_once_within_and_across_batches(lander: Any, reco
     [("dead_letters", "commit"), ("duplicates", "checkpoint"), ("readings", "commit"), ("readings", "checkpoint")],
 )
 def test_copies_are_counted_once_wherever_their_batch_is_killed(
-    lander: Any, record: Any, monkeypatch: pytest.MonkeyPatch, killed: str, lost: str
+    lander: Any, record: Any, killed: str, lost: str
 ) -> None:
     """`dead_letters`, `duplicates` and `readings` are committed in this order: the batch is killed before one of them."""
-    from streaming.land import Landing
-
-    whole = Landing._commit
-
-    def crash(self: Any, append: Any, batch: Any, table: str, *rest: Any) -> None:
-        if table == killed:
-            message = "killed here"
-            raise RuntimeError(message)
-        whole(self, append, batch, table, *rest)
 
     def sent(number: int, seq: int, value: float) -> Any:
         return record(number, seq=seq, readings=[Reading("temperature", value=value), Reading("state", text="on")])
 
     lander.land(sent(1, 1, 21.0))
-    with monkeypatch.context() as patched, pytest.raises(Exception, match="killed here"):
-        patched.setattr(Landing, "_commit", crash)
+    with killed_before(killed):
         lander.land(sent(2, 1, 99.0), sent(3, 3, 23.0), sent(4, 1, 21.0), sent(5, 3, 23.0), b"poison")
     before = {"dead_letters": 0, "duplicates": 0, "readings": 1}
     order = list(before)
@@ -126,19 +117,8 @@ def test_a_replay_is_counted_once_though_its_batch_is_killed_and_its_look_up_is_
     lander: Any, record: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was found before the kill may not be found after it; a new identity of the same message is no conflict."""
-    from streaming.land import Landing
-
-    whole = Landing._commit
-
-    def crash(self: Any, append: Any, batch: Any, table: str, *rest: Any) -> None:
-        if table == "readings":
-            message = "killed here"
-            raise RuntimeError(message)
-        whole(self, append, batch, table, *rest)
-
     lander.land(record(1, payload_hash=7))
-    with monkeypatch.context() as patched, pytest.raises(Exception, match="killed here"):
-        patched.setattr(Landing, "_commit", crash)
+    with killed_before("readings"):
         lander.land(record(2, payload_hash=7, message_id="id:7", retain=True), record(3))
     assert noted(lander) == [(1, 2, 2, True)]
     monkeypatch.setattr("streaming.land.make_replay_lookup", lambda _root: lambda _wanted: ())

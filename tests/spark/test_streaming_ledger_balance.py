@@ -17,6 +17,7 @@ from streaming.derive.ledger_facts import ledger_rows, merged_facts, own_facts
 from streaming.derive.ledger_progress import Settling
 from streaming.history.correct import correct
 from streaming.repair_run import DROP_FLAG
+from tests.support.killed_landing import killed_before
 from tests.support.ledger import MINUTE, Derived, Gateway, booked, expected, utc
 
 SAME = Reading("t", value=1.0)
@@ -95,27 +96,14 @@ def test_losses_and_doubled_messages_show_and_what_was_deleted_on_purpose_does_n
     assert unaccounted(derived) == lost | {"gone": 2}
 
 
-def test_copies_of_a_batch_that_is_killed_are_counted_once(
-    lander: Any, gateway: Any, now: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from streaming.land import Landing
-
-    whole = Landing._commit
-
-    def crash(self: Any, append: Any, batch: Any, table: str, *rest: Any) -> None:
-        if table == "readings":
-            message = "killed here"
-            raise RuntimeError(message)
-        whole(self, append, batch, table, *rest)
-
+def test_copies_of_a_batch_that_is_killed_are_counted_once(lander: Any, gateway: Any, now: int) -> None:
     one, derived = gateway(), Derived(lander)
     one.store("d1", now, SAME, seq=1)
     lander.land(*one.take())
     one.store("d1", now + 1, SAME, seq=1, copy=True)
     one.store("d1", now + 2, SAME, seq=2)
     derived.count(one.outcome())
-    with monkeypatch.context() as patched, pytest.raises(Exception, match="killed here"):
-        patched.setattr(Landing, "_commit", crash)
+    with killed_before("readings"):
         lander.land(*one.take())
     derived.settle()
     (row,) = derived.ledger().values()

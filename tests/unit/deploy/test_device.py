@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from deploy.cli import app, run
 from deploy.device_watch import show_line
 from gateway.device_registry import read_registry
-from gateway.devtools.receipt_listener import ReceiptListener
+from gateway.devtools.listeners import ReceiptListener
 from gateway.gateway_settings import MqttSettings
 
 

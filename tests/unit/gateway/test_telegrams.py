@@ -12,6 +12,7 @@ from gateway.routes import compile_routes
 from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.contract.topics import READINGS
 from streaming.duplicate_comparator import COMPARED_COLUMNS, DuplicateComparator
+from tests.support.copies import COMPARED, COPIES
 
 RECEIVED_US = 1_795_900_000_000_000
 TIME = "2026-11-28T21:06:40Z"
@@ -126,25 +127,13 @@ def landed(first: ReadingRecord, second: ReadingRecord) -> tuple[list[dict[str, 
     rows, more = table(first, 0), table(second, 1)
     known = {key(row) for row in rows if row["message_id"] is not None}
     copies = [row for row in more if key(row) in known]
-    schema = pa.schema(
-        [
-            ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string()),
-            ("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.float64()), ("text", pa.string()),
-            ("unit", pa.string()), ("device_time", pa.timestamp("us", "UTC")), ("flags", pa.list_(pa.string())),
-            ("payload_hash", pa.int64()), ("event_time", pa.timestamp("us", "UTC")),
-            ("gateway", pa.string()), ("gateway_epoch", pa.int64()), ("message_number", pa.int64()),
-            ("received_at", pa.timestamp("us", "UTC")),
-        ]
-    )  # fmt: skip
     places = [
         {"row": place, "partition": 0, "offset": 1, "position": place, "replayed": False}
         for place, row in enumerate([*rows, *more], start=1)
         if place > len(rows) and row in copies
     ]
-    whole = pa.Table.from_pylist([*rows, *more], schema=schema).select(COMPARED_COLUMNS)
-    places_schema = pa.schema([(name, pa.int64()) for name in ("row", "partition", "offset", "position")])
-    places_schema = places_schema.append(pa.field("replayed", pa.bool_()))
-    conflicts, _ = DuplicateComparator().conflicts(whole, pa.Table.from_pylist(places, schema=places_schema))
+    whole = pa.Table.from_pylist([*rows, *more], schema=COMPARED).select(COMPARED_COLUMNS)
+    conflicts, _ = DuplicateComparator().conflicts(whole, pa.Table.from_pylist(places, schema=COPIES))
     return [row for row in more if row not in copies], conflicts
 
 

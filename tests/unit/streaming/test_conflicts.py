@@ -14,27 +14,9 @@ from hypothesis import strategies as st
 from lakehouse.create import create_table
 from lakehouse.tables import READINGS
 from streaming.duplicate_comparator import COMPARED_COLUMNS, DuplicateComparator, make_lookup
+from tests.support.copies import COMPARED, COPIES
 
 CLAIMED = datetime(2026, 5, 1, 12, tzinfo=UTC)
-SCHEMA = pa.schema(
-    [
-        ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string()),
-        ("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.float64()), ("text", pa.string()),
-        ("unit", pa.string()), ("device_time", pa.timestamp("us", "UTC")), ("flags", pa.list_(pa.string())),
-        ("payload_hash", pa.int64()), ("event_time", pa.timestamp("us", "UTC")),
-        ("gateway", pa.string()), ("gateway_epoch", pa.int64()), ("message_number", pa.int64()),
-        ("received_at", pa.timestamp("us", "UTC")),
-    ]
-)  # fmt: skip
-COPIES = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("position", pa.int64()),
-        ("replayed", pa.bool_()),
-    ]
-)
 
 
 def row(offset: int, message_id: str | None = "bs:1:1", metric: str = "t", **more: Any) -> dict[str, Any]:
@@ -54,7 +36,7 @@ def row(offset: int, message_id: str | None = "bs:1:1", metric: str = "t", **mor
 
 
 def rows(*each: dict[str, Any]) -> pa.Table:
-    return pa.Table.from_pylist(list(each), schema=SCHEMA).select(COMPARED_COLUMNS)
+    return pa.Table.from_pylist(list(each), schema=COMPARED).select(COMPARED_COLUMNS)
 
 
 def refused(

@@ -14,6 +14,7 @@ from lakehouse.create import create_table
 from lakehouse.tables import DUPLICATES, READINGS
 from streaming.duplicate_rows import CountedDuplicates, read_counted_duplicates
 from streaming.replay_filter import REPLAY_COLUMNS, ReplayFilter, make_replay_lookup
+from tests.support.copies import COPIES
 
 AT = datetime(2026, 5, 1, tzinfo=UTC)
 SCHEMA = pa.schema(
@@ -22,15 +23,6 @@ SCHEMA = pa.schema(
         ("payload_hash", pa.int64()), ("retained", pa.bool_()), ("partition", pa.int32()), ("offset", pa.int64()),
     ]
 )  # fmt: skip
-COPIES = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("position", pa.int64()),
-        ("replayed", pa.bool_()),
-    ]
-)
 COUNTED = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("readings_dropped", pa.int64())])
 NO_COPIES = COPIES.empty_table()
 

@@ -1,7 +1,12 @@
-"""Listener to the receipts of one device, for `tidegate device watch`."""
+"""Listeners of the tools, on MQTT connections of their own: to live messages, and to the receipts of one device.
+
+Both subscribe in a session that takes no message from the gateway.
+"""
 
 import json
 import queue
+import time
+from collections.abc import Iterator
 from typing import Any, Final
 
 from paho.mqtt import client as mqtt
@@ -13,12 +18,13 @@ from gateway.gateway_settings import MqttSettings
 from gateway.mqtt.paho_client import authenticate
 from gateway.replies.receipts import receipt_topic
 from gateway.safe_text import show_text
+from gateway.topic_filters import subscription_filter
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["ReceiptListener"]
+__all__ = ["ReceiptListener", "read_live_messages"]
 
 _WAITING: Final = 10_000
-"""Most receipts that wait to be read; further ones are dropped."""
+"""Most messages or receipts that wait to be read; further ones are dropped."""
 
 
 class ReceiptListener:
@@ -47,16 +53,10 @@ class ReceiptListener:
         self._client.connect_async(self._settings.host, self._settings.port, self._settings.keepalive_seconds)
         self._client.loop_start()
         try:
-            refused = self._ready.get(timeout=timeout_seconds)
-        except queue.Empty:
-            refused = "no answer"
-        if refused:
+            _await_subscription(self._ready, self._settings, self.topic, timeout_seconds)
+        except UnavailableError:
             self.close()
-            message = (
-                f"MQTT broker {self._settings.host}:{self._settings.port} does not accept a subscription to {self.topic} "
-                f"({refused}). Check that it runs and that [mqtt] has the right user and password."
-            )
-            raise UnavailableError(message)
+            raise
 
     def next(self, timeout_seconds: float) -> dict[str, Any] | None:
         """Return the next receipt, or None if none came within the time. Its texts are safe for a terminal."""
@@ -95,3 +95,69 @@ class ReceiptListener:
         }
         if not self._received.full():
             self._received.put(safe)
+
+
+def read_live_messages(
+    settings: MqttSettings, topic: str, *, client_id: str, seconds: float
+) -> Iterator[tuple[str, bytes, int]]:
+    """Yield topic, payload and receive time (epoch µs) of each message that comes within the time.
+
+    Args:
+        settings: of the broker.
+        topic: a topic or topic filter.
+        client_id: unique at the broker.
+        seconds: how long to listen after the broker has agreed.
+
+    Raises:
+        UnavailableError: the broker does not answer, or refuses the login or the subscription.
+    """
+    received: queue.Queue[tuple[str, bytes, int]] = queue.Queue(_WAITING)
+    ready: queue.Queue[str] = queue.Queue()
+    protocol = mqtt.MQTTv5 if settings.protocol == "5" else mqtt.MQTTv311
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
+    authenticate(client, settings)
+
+    def on_connect(
+        client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
+    ) -> None:
+        if reason.is_failure:
+            ready.put(str(reason))
+        else:
+            client.subscribe(subscription_filter(topic), qos=0)
+
+    def on_subscribe(
+        client: mqtt.Client, userdata: object, mid: int, reasons: list[ReasonCode], properties: object
+    ) -> None:
+        ready.put(str(reasons[0]) if reasons and reasons[0].is_failure else "")
+
+    def on_message(client: mqtt.Client, userdata: object, message: mqtt.MQTTMessage) -> None:
+        if not received.full():
+            received.put((message.topic, bytes(message.payload), time.time_ns() // 1000))
+
+    client.on_connect, client.on_subscribe, client.on_message = on_connect, on_subscribe, on_message
+    client.connect_async(settings.host, settings.port, settings.keepalive_seconds)
+    client.loop_start()
+    try:
+        _await_subscription(ready, settings, topic, 10.0)
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            try:
+                yield received.get(timeout=left)
+            except queue.Empty:
+                return
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+def _await_subscription(ready: "queue.Queue[str]", settings: MqttSettings, topic: str, timeout_seconds: float) -> None:
+    try:
+        refused = ready.get(timeout=timeout_seconds)
+    except queue.Empty:
+        refused = "no answer"
+    if refused:
+        message = (
+            f"MQTT broker {settings.host}:{settings.port} does not accept a subscription to {topic} ({refused}). Check that "
+            "it runs and that [mqtt] has the right user and password."
+        )
+        raise UnavailableError(message)
