@@ -216,7 +216,7 @@ class MessageBalance:
                 self._counted.add_late(outcome, record.timestamp_ms)
 
     @property
-    def strangers(self) -> set[str]:
+    def unknown_gateways(self) -> set[str]:
         """Gateways that wrote records of the window, and of which no outcome has come."""
         return {gateway for gateway in self._gateways - self._known if not self._counted.knows(gateway)}
 

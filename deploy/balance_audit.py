@@ -72,7 +72,7 @@ class AuditBounds:
             (settings.lake.readings_days, settings.lake.dead_letters_days),
         )
 
-    def kept_since_us(self, now: datetime) -> int:
+    def retained_since_us(self, now: datetime) -> int:
         """Return the time from which the tables keep their rows, in µs; 0 if they keep all."""
         days = [days for days in self.keep_days if days]
         if not days:
@@ -144,7 +144,7 @@ def audit(
     ends = {topic: end_offsets(kafka, topic) for topic in (OUTCOMES, *_SOURCES)}
     reach_us = _reach(kafka, ends, until)
     cutoff_us = reach_us if since is None else int((until - since).timestamp() * 1e6) // MINUTE_US * MINUTE_US
-    kept_us = bounds.kept_since_us(until)
+    kept_us = bounds.retained_since_us(until)
     is_cut = kept_us > cutoff_us
     cutoff_us = max(cutoff_us, kept_us)
     landed = _wait_for_landing(kafka, lake_root, ends, time.monotonic() + wait_seconds, pause_seconds)
@@ -229,11 +229,11 @@ def _follow_gateways(
         for batch in read_range(kafka, OUTCOMES, end, newest):
             books.add_late_outcomes(batch)
         end = newest
-        if not books.strangers:
+        if not books.unknown_gateways:
             return
     for batch in _backwards(kafka, start):
         books.add_late_outcomes(batch)
-        if not books.strangers:
+        if not books.unknown_gateways:
             return
 
 

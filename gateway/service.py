@@ -208,9 +208,9 @@ class GatewayService(SessionEvents):
     def _is_full(self, block: Block) -> bool:
         """Return whether more than a window is held. The broker respects it at QoS 1; nothing limits QoS 0."""
         messages = self._chain.in_flight + len(block)
-        return messages >= 2 * self._limits.window_messages or self._holds_enough(block.size_bytes)
+        return messages >= 2 * self._limits.window_messages or self._has_used_window(block.size_bytes)
 
-    def _holds_enough(self, more_bytes: int = 0) -> bool:
+    def _has_used_window(self, more_bytes: int = 0) -> bool:
         """Return whether the bytes of the window are used up: then nothing more is read, and the broker keeps the messages."""
         return self._chain.in_flight_bytes + more_bytes >= self._limits.window_bytes
 
@@ -235,7 +235,7 @@ class GatewayService(SessionEvents):
     def _turn(self, log: LogWriter, *, read: bool = True) -> None:
         """Run one pass. It waits in one place: for the broker while nothing is in flight, else for messages and reports."""
         if not self._is_held_back(log):
-            read = read and not self._holds_enough()
+            read = read and not self._has_used_window()
             self._session.loop(0.0 if self._deliverer.busy else IDLE_SECONDS, read=read)
             self._follow_backlog(read=read)
         pause = self._pause(log)
@@ -264,7 +264,7 @@ class GatewayService(SessionEvents):
             if number:
                 backlog.pinged(number, self._broker.held)
             else:
-                backlog.look_quiet(self._broker.held, now_us)
+                backlog.end_quiet_backlog(self._broker.held, now_us)
 
     def _is_held_back(self, log: LogWriter) -> bool:
         """Return whether the next connection must wait: each brings its window again, so Kafka takes the last one's first."""

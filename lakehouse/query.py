@@ -159,7 +159,7 @@ class _Reader:
         """
         for name in [name for name, scan in self._scans.items() if len(scan.files) > _MANY_FILES and scan.ranges]:
             for other in self._scans.keys() - {name}:
-                self._stand_in(other)
+                self._show_empty(other)
             self._show(name, self._scans[name], by_path=False)
             (plan,) = self._connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
             # A list of no files is none that DuckDB reads.
@@ -167,7 +167,7 @@ class _Reader:
             for other in self._scans:
                 self._show(other, self._scans[other])
 
-    def _stand_in(self, name: str) -> None:
+    def _show_empty(self, name: str) -> None:
         rows = self._connection.sql(self._scans[name].empty()).to_arrow_table()
         self._connection.register(f"no rows of {name}", rows)
         query = f"SELECT * FROM {quote_identifier(f'no rows of {name}')}"  # noqa: S608 - a quoted name

@@ -110,7 +110,7 @@ class History:
         source: Labels = (("job", job),) if instance is None else (("instance", instance), ("job", job))
         with self._lock:
             if at < self._now - GRACE_SECONDS:
-                self._begin_anew()
+                self._restart()
             self._now = max(self._now, at)
             self._put("up", source, at, 0.0 if scrape is None else 1.0)
             told = self._take(at, source, {} if scrape is None else scrape.values)
@@ -119,7 +119,7 @@ class History:
             known |= told
             self._forget(at)
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         """Clear everything after the clock was set back: samples from the future would hide new ones."""
         self._series.clear()
         self._of_source.clear()
@@ -138,13 +138,13 @@ class History:
         known = self._series.setdefault(metric, {})
         if labels not in known:
             if sum(map(len, self._series.values())) >= MOST_SERIES:
-                self._tell_full(metric, labels)
+                self._report_full(metric, labels)
                 return False
             known[labels] = Series()
         known[labels].put(at, value)
         return True
 
-    def _tell_full(self, metric: str, labels: Labels) -> None:
+    def _report_full(self, metric: str, labels: Labels) -> None:
         """Warn once: series that are not kept are missing on the page and in the built-in checks."""
         if not self._is_full:
             self._is_full = True

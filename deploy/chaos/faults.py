@@ -69,7 +69,7 @@ def hold_gateways(scene: FaultScene) -> None:
         gateway.hold()
     time.sleep(scene.seconds)
     for gateway in scene.gateways:
-        gateway.let_go()
+        gateway.resume_process()
 
 
 def pulse_gateways(scene: FaultScene) -> None:
@@ -80,7 +80,7 @@ def pulse_gateways(scene: FaultScene) -> None:
             gateway.hold()
         time.sleep(scene.rng.uniform(0.3, 0.9))
         for gateway in scene.gateways:
-            gateway.let_go()
+            gateway.resume_process()
         time.sleep(0.1)
 
 
@@ -118,7 +118,7 @@ def hold_broker(scene: FaultScene) -> None:
     scene.by_device = False
     scene.broker.hold()
     time.sleep(scene.seconds)
-    scene.broker.let_go()
+    scene.broker.resume_process()
 
 
 def silence_links(scene: FaultScene) -> None:
@@ -198,7 +198,7 @@ def hold_kafka(scene: FaultScene) -> None:
     """Stop Kafka: connections stay open and nothing answers."""
     scene.kafka.hold()
     time.sleep(scene.seconds)
-    scene.kafka.let_go()
+    scene.kafka.resume_process()
 
 
 FAULTS: Final = tuple(

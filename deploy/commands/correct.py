@@ -75,7 +75,7 @@ def correct(
     plain.check()
     change = plain if unit is None or relabel else _conversion(settings.lake.root, selection, unit)
     # Plan also before the change itself, so that an error appears at once, with or without a writer.
-    planned = plan_correction(settings.lake.root, selection, change).told()
+    planned = plan_correction(settings.lake.root, selection, change).as_dict()
     if dry_run:
         _show({**selection.arguments(), **planned, "dry_run": True}, line, as_json=as_json)
         return

@@ -61,7 +61,7 @@ def simulate(
     configure_logging()
     settings = locate_settings(config, data, needs_run=True)
     script = FleetScript(
-        devices, seed=seed, boot=int(time.time() * 1000), faults=FaultRates.lively().scaled(faults), prefix=prefix
+        devices, seed=seed, boot=int(time.time() * 1000), faults=FaultRates.default_mix().scaled(faults), prefix=prefix
     )
     totals = run_fleet(
         settings.mqtt, script, rate=rate, stop=stop_on_signals(), seconds=seconds, connections=connections,

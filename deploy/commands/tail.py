@@ -99,7 +99,7 @@ def tail(
         return
     kafka = locate_kafka(config, data, brokers)
     records = follow(
-        kafka, name, begin, partition=partition, stop=end, follow=not exit_at_end, ended=printer.nobody_reads
+        kafka, name, begin, partition=partition, stop=end, follow=not exit_at_end, ended=printer.has_no_reader
     )
     for record in records:
         if not printer.take(record):
@@ -125,7 +125,7 @@ class _Printer:
             self._left -= 1
         return self._left != 0
 
-    def nobody_reads(self) -> bool:
+    def has_no_reader(self) -> bool:
         """Return True if the pipe's reader is gone. A write would notice it, but there may be no record for hours."""
         import select
 
@@ -157,7 +157,7 @@ def _read_as_member(
     with terminated_as_interrupted():
         read_as_member(
             kafka, topic, group, printer.take, fresh=fresh, follow=follow, protocol=protocol, assigned=tell,
-            ended=printer.nobody_reads,
+            ended=printer.has_no_reader,
         )  # fmt: skip
 
 

@@ -211,7 +211,7 @@ class Demo:
         """Ready, and old enough: in their first minutes parts are given time before anything is alarming."""
         watcher, age_seconds = self._fault.watcher
         deadline, told = time.monotonic() + CALM_SECONDS, ""
-        while why := self._unrest(watcher, age_seconds):
+        while why := self._why_unsettled(watcher, age_seconds):
             if time.monotonic() > deadline:
                 msg = f"The run is not ready for a demonstration: {why}. See `tidegate status`."
                 raise UnavailableError(msg)
@@ -220,7 +220,7 @@ class Demo:
                 told = why
             time.sleep(LOOK_SECONDS)
 
-    def _unrest(self, watcher: str, age_seconds: float) -> str:
+    def _why_unsettled(self, watcher: str, age_seconds: float) -> str:
         if not self._ready():
             return "not all parts are ready"
         if started_at(self._pid(watcher)) > time.time() - age_seconds:

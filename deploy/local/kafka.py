@@ -241,11 +241,11 @@ class EmbeddedKafka:
         while not self.ready():
             if process.poll() is not None or time.monotonic() > deadline:
                 how = f"ended with code {process.returncode}" if process.returncode is not None else "is too slow"
-                message = f"The embedded Kafka {how}; see {self.log_file}. {self.last_words()}"
+                message = f"The embedded Kafka {how}; see {self.log_file}. {self.last_log_lines()}"
                 raise UnavailableError(message)
             time.sleep(0.05)
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         """The last error in its log, empty where there is none."""
         return last_error(self.log_file)
 

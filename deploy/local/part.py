@@ -172,9 +172,9 @@ class Part:
     def _last_words(self) -> str:
         """Return the last line of the part's log: each part ends with a sentence that says why."""
         said = next((line.strip() for line in reversed(last_lines(self.log, 5)) if line.strip()), "")
-        return f" ({said[:200]})" if said and self._spoke() else ""
+        return f" ({said[:200]})" if said and self._has_reported() else ""
 
-    def _spoke(self) -> bool:
+    def _has_reported(self) -> bool:
         """Return whether the log grew in this life of the part; older lines would mislead."""
         return self.log.exists() and self.log.stat().st_size > self._log_began
 

@@ -94,7 +94,7 @@ class AuditFinding:
     read: Ranges = field(default_factory=dict)
     provable: bool = True
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """Return the finding as a note of the audit."""
         end = (
             "The finding stays until an audit of this time finds nothing, or until `tidegate audit --accept`."
@@ -142,7 +142,7 @@ class FindingFile:
         before, self.held = self.held, finding_after(self.held, audited)
         if self.held is None:
             if before is not None:
-                logger.info("an audit cleared the finding: %s", before.told())
+                logger.info("an audit cleared the finding: %s", before.describe())
                 self._forget()
         elif self.held != before:
             self._keep(self.held)
@@ -152,7 +152,7 @@ class FindingFile:
         if self.held is None or not self._is_kept or self._file is None or self._file.exists():
             return None
         accepted, self.held, self._is_kept = self.held, None, False
-        logger.info("a person accepted the audit's finding: %s", accepted.told())
+        logger.info("a person accepted the audit's finding: %s", accepted.describe())
         return accepted
 
     def _keep(self, held: AuditFinding) -> None:

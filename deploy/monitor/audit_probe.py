@@ -165,7 +165,7 @@ class AuditProbe:
             OSError: an audit cannot be started.
         """
         if accepted := self._finding.was_accepted():
-            self._begin_anew(accepted)
+            self._restart(accepted)
         if self._run is None and time.monotonic() >= self._due_at:
             self._due_at = time.monotonic() + self._every_seconds
             self._window_seconds = self._window(time.time())
@@ -180,7 +180,7 @@ class AuditProbe:
             self._run.close()
             self._run = None
 
-    def _begin_anew(self, accepted: AuditFinding) -> None:
+    def _restart(self, accepted: AuditFinding) -> None:
         """Start at once with a new audit after the accepted time: a running audit would find the same again."""
         self.close()
         self._proven_until = max(self._proven_until, accepted.until)
@@ -222,9 +222,9 @@ class AuditProbe:
             self._finding.take(audited)
             skipped = self._prove(run.began_at, pending=audited.pending)
             self._take(found, took=run.seconds, skipped=skipped)
-            self._look_soon_again(messages=int(found["received"]))
+            self._check_again_soon(messages=int(found["received"]))
 
-    def _look_soon_again(self, *, messages: int) -> None:
+    def _check_again_soon(self, *, messages: int) -> None:
         """Start the next audit soon until one has seen messages: nothing is proven before."""
         self._has_seen = self._has_seen or messages > 0
         if not self._has_seen:
@@ -264,7 +264,7 @@ class AuditProbe:
         if skipped:
             yield _gap(skipped, self._window_seconds)
         if held is not None:
-            yield held.told()
+            yield held.describe()
         if self._finding.fault:
             yield self._finding.fault
 

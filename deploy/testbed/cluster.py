@@ -348,7 +348,7 @@ class KafkaCluster:
         return [*command, option, str(self.client_properties)]
 
     def _spawn(self, node: KafkaNode) -> None:
-        self.zookeepers.wait_without(node.node_id)
+        self.zookeepers.wait_until_gone(node.node_id)
         node.spawn()
 
     def _start_zookeepers(self) -> None:

@@ -66,9 +66,9 @@ class KafkaNode:
         """Kafka's own log of this node."""
         return self.part.log_file
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         """The last error in its log."""
-        return self.part.last_words()
+        return self.part.last_log_lines()
 
     def spawn(self) -> None:
         """Start it on the data that it has; returns before it answers."""
@@ -91,12 +91,12 @@ class KafkaNode:
         self.process.kill()
 
     def hold(self) -> None:
-        """Let it stand still: its connections stay open, and nothing answers until `let_go`."""
+        """Let it stand still: its connections stay open, and nothing answers until `resume_process`."""
         self.process.hold()
 
-    def let_go(self) -> None:
+    def resume_process(self) -> None:
         """Let it go on."""
-        self.process.let_go()
+        self.process.resume_process()
 
 
 class StartedServer(Protocol):
@@ -114,7 +114,7 @@ class StartedServer(Protocol):
     def log_file(self) -> Path:
         """Log file."""
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         """The last error in its log."""
 
 
@@ -127,7 +127,7 @@ def wait_for_server(server: StartedServer, ready: Callable[[], bool], deadline: 
     while not ready():
         if not server.alive or time.monotonic() > deadline:
             how = "is too slow" if server.alive else "ended"
-            message = f"{server.name} of the test bed {how}; see {server.log_file}. {server.last_words()}"
+            message = f"{server.name} of the test bed {how}; see {server.log_file}. {server.last_log_lines()}"
             raise UnavailableError(message)
         time.sleep(POLL_SECONDS)
 

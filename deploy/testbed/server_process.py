@@ -134,7 +134,7 @@ class ServerProcess:
         else:
             self.signal(signal.SIGSTOP)
 
-    def let_go(self) -> None:
+    def resume_process(self) -> None:
         """Let it go on (SIGCONT)."""
         self.signal(signal.SIGCONT)
 

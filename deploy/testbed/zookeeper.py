@@ -76,7 +76,7 @@ class ZooKeeper:
         """True if its process runs."""
         return self.process.alive
 
-    def last_words(self) -> str:
+    def last_log_lines(self) -> str:
         """The last error in its log."""
         return last_error(self.log_file)
 
@@ -218,7 +218,7 @@ class ZooKeeperEnsemble:
         """The one that leads, or the only one; None while there is none."""
         return next((one for one in self if one.alive and one.role() in ("leader", "standalone")), None)
 
-    def wait_without(self, broker_id: int) -> None:
+    def wait_until_gone(self, broker_id: int) -> None:
         """Wait until the session of a killed broker has run out: before that, a new one of its number ends at once.
 
         Raises:

@@ -119,7 +119,7 @@ class HomieDecoder:
         told = _read_description(payload, limits) if is_description else self._read_attribute(payload, where)
         if isinstance(told, Reject):
             return told
-        if self._memory.told(_key(where)).learn(_encode(told), None):
+        if self._memory.entry(_key(where)).learn(_encode(told), None):
             return None
         wanted = (
             f"a description of at most {MAX_VALUE_BYTES} bytes on a topic of at most {MAX_KEY_CHARACTERS} characters, and "
@@ -133,7 +133,7 @@ class HomieDecoder:
             return Reject(
                 Reason.OUT_OF_RANGE, "$", show_text(repr(payload[:80])), f"at most {_MAX_WORD_BYTES} bytes of text"
             )
-        contents = self._memory.told(_key(where)).contents(None)
+        contents = self._memory.entry(_key(where)).contents(None)
         unit, datatype = self._traits.read(contents[0]).get(where.metric, _UNKNOWN) if contents else _UNKNOWN
         return {where.metric: (word or None, datatype) if where.attribute == "$unit" else (unit, word or None)}
 
@@ -141,7 +141,7 @@ class HomieDecoder:
         text = _read_text(payload)
         if isinstance(text, Reject):
             return _refuse(device, text)
-        contents = self._memory.told(_key(where)).contents(None)
+        contents = self._memory.entry(_key(where)).contents(None)
         known = {self._traits.read(content).get(where.metric, _UNKNOWN) for content in contents}
         unit, datatype = known.pop() if len(known) == 1 else _UNKNOWN
         flags = [UNIT_UNCERTAIN] if known else None

@@ -75,7 +75,7 @@ class DecoderState:
         while self._held_bytes > self._max_bytes * _FOUND_SHARE:
             oldest, _ = self._heard_at.popitem(last=False)
             self._held_bytes -= _size_bytes(oldest, self._safe.pop(oldest))
-            self._tell_full()
+            self._report_full()
 
     def get(self, key: str) -> bytes | None:
         """Return the newest value, acknowledged or not. Asking means that a message is about this key."""
@@ -182,7 +182,7 @@ class DecoderState:
         if missing > 0:
             return False
         if leaving:
-            self._tell_full()
+            self._report_full()
         for key in leaving:
             self._held_bytes -= _size_bytes(key, self._safe[key])
             if self._heard_at.pop(key) == _NEVER:
@@ -191,7 +191,7 @@ class DecoderState:
                 self._recent[key] = self._changes[key] = _GONE
         return True
 
-    def _tell_full(self) -> None:
+    def _report_full(self) -> None:
         """Log once per process that the memory is full."""
         if not self._is_full_told:
             self._is_full_told = True

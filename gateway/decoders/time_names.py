@@ -156,7 +156,7 @@ class TimeNames(dict[str, tuple[int, bool]]):
         """Return whether an object certainly has no time next to its members: by its names, and no array begins with one."""
         names = tuple(body)
         if names not in self.plain:
-            if len(names) > _MAX_PLAIN_NAMES or any(map(self._may_say, names)):
+            if len(names) > _MAX_PLAIN_NAMES or any(map(self._may_hold_time, names)):
                 return False
             if len(self.plain) >= _MAX_PLAIN:
                 self.plain.clear()
@@ -171,7 +171,7 @@ class TimeNames(dict[str, tuple[int, bool]]):
                     return False
         return True
 
-    def _may_say(self, name: str) -> bool:
+    def _may_hold_time(self, name: str) -> bool:
         return (
             name in self
             or name[:1].isdigit()

@@ -27,7 +27,7 @@ __all__ = ["MAX_VALUE_BYTES", "VersionStore", "VersionedValue"]
 MAX_VERSIONS: Final = 4
 MAX_VALUE_BYTES: Final = 512 * 1024
 """Most bytes of a state record: half of Kafka's default limit."""
-_MAX_UNTOLD: Final = 10_000
+_MAX_UNSAVED: Final = 10_000
 """Most keys without an announcement whose newest time is kept."""
 _ENTRY_BYTES: Final = 500
 
@@ -153,34 +153,34 @@ class VersionStore:
 
     def __init__(self, state: DecoderState) -> None:
         self._state = state
-        self._told: OrderedDict[str, tuple[VersionedValue, int]] = OrderedDict()
-        self._told_bytes = 0
-        self._untold: OrderedDict[str, VersionedValue] = OrderedDict()
+        self._saved: OrderedDict[str, tuple[VersionedValue, int]] = OrderedDict()
+        self._saved_bytes = 0
+        self._unsaved: OrderedDict[str, VersionedValue] = OrderedDict()
         self._key, self._current = "", VersionedValue(state, "")
 
-    def told(self, key: str) -> VersionedValue:
+    def entry(self, key: str) -> VersionedValue:
         """Return what is known under this key, up to date; call again for each message."""
         if key != self._key:
-            self._put_away()
+            self._save_current()
             self._key, self._current = key, self._take(key)
         self._current.refresh()
         return self._current
 
     def _take(self, key: str) -> VersionedValue:
-        found, size_bytes = self._told.pop(key, (None, 0))
-        self._told_bytes -= size_bytes
-        return found or self._untold.pop(key, None) or VersionedValue(self._state, key)
+        found, size_bytes = self._saved.pop(key, (None, 0))
+        self._saved_bytes -= size_bytes
+        return found or self._unsaved.pop(key, None) or VersionedValue(self._state, key)
 
-    def _put_away(self) -> None:
+    def _save_current(self) -> None:
         """Store it after its message, which may have changed something."""
-        key, told = self._key, self._current
-        if told.size_bytes:
-            self._told[key] = told, told.size_bytes
-            self._told_bytes += told.size_bytes
-            while self._told_bytes > MAX_STATE_BYTES:
-                _oldest, (_, size_bytes) = self._told.popitem(last=False)
-                self._told_bytes -= size_bytes
-        elif told.has_times and len(key) <= MAX_KEY_CHARACTERS:
-            self._untold[key] = told
-            if len(self._untold) > _MAX_UNTOLD:
-                self._untold.popitem(last=False)
+        key, value = self._key, self._current
+        if value.size_bytes:
+            self._saved[key] = value, value.size_bytes
+            self._saved_bytes += value.size_bytes
+            while self._saved_bytes > MAX_STATE_BYTES:
+                _oldest, (_, size_bytes) = self._saved.popitem(last=False)
+                self._saved_bytes -= size_bytes
+        elif value.has_times and len(key) <= MAX_KEY_CHARACTERS:
+            self._unsaved[key] = value
+            if len(self._unsaved) > _MAX_UNSAVED:
+                self._unsaved.popitem(last=False)

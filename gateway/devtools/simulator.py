@@ -25,7 +25,7 @@ class FaultRates:
     duplicate: float = 0.0
 
     @classmethod
-    def lively(cls) -> "FaultRates":
+    def default_mix(cls) -> "FaultRates":
         """Return a little of everything, so that dead letters and flags appear at once."""
         return cls(bad_json=0.004, out_of_order=0.004, wrong_clock=0.002, duplicate=0.004)
 

@@ -113,7 +113,7 @@ class BrokerBacklog:
             return
         self._finish(now_us)
 
-    def look_quiet(self, held: int, now_us: int) -> None:
+    def end_quiet_backlog(self, held: int, now_us: int) -> None:
         """End the backlog after a while without messages, for a client that cannot ping."""
         self._follow_clock(now_us)
         if not held and now_us - self._came_us >= QUIET_US:

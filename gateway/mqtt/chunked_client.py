@@ -98,7 +98,7 @@ class ChunkedClient(paho.Client):
         packets = b"\x40\x02" + b"\x40\x02".join(mids)
         return self._packet_queue(MessageType.PUBACK, packets, 0, 1) == MQTTErrorCode.MQTT_ERR_SUCCESS
 
-    def excuse_ping(self) -> None:
+    def postpone_ping_timeout(self) -> None:
         """Excuse a missing PINGRESP while nothing is read: it is not a sign of a dead link then."""
         self._ping_t = 0.0
 

@@ -24,8 +24,8 @@ from gateway.mqtt.paho_client import (
     ping,
     postpone_ping_timeout,
     read_bytes,
-    say_goodbye,
     send,
+    send_disconnect,
 )
 from gateway.mqtt.publish_parser import BadPacket
 from gateway.mqtt.session_events import Incoming, SessionEvents
@@ -146,11 +146,11 @@ class MqttConnection:
         """Note what ended it, unless a reason was noted before."""
         self.lost_because = self.lost_because or why
 
-    def say_goodbye(self, timeout_seconds: float) -> None:
+    def send_disconnect(self, timeout_seconds: float) -> None:
         """Send DISCONNECT after waiting data is written, if the broker accepted the connection."""
         if self.accepted:
             with contextlib.suppress(Exception):
-                say_goodbye(self.client, timeout_seconds)
+                send_disconnect(self.client, timeout_seconds)
 
     def discard(self) -> None:
         """Close the socket; later callbacks of paho are ignored."""

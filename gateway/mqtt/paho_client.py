@@ -30,8 +30,8 @@ __all__ = [
     "ping",
     "postpone_ping_timeout",
     "read_bytes",
-    "say_goodbye",
     "send",
+    "send_disconnect",
     "subscriptions",
 ]
 
@@ -141,10 +141,10 @@ def ping(client: paho.Client) -> int:
 def postpone_ping_timeout(client: paho.Client) -> None:
     """Excuse a missing PINGRESP while nothing is read: it is not a sign of a dead link. Stock paho reconnects then."""
     if isinstance(client, ChunkedClient):
-        client.excuse_ping()
+        client.postpone_ping_timeout()
 
 
-def say_goodbye(client: paho.Client, timeout_seconds: float) -> None:
+def send_disconnect(client: paho.Client, timeout_seconds: float) -> None:
     """Write waiting data, then DISCONNECT, and wait for the broker to close; the session stays there."""
     deadline = time.monotonic() + timeout_seconds
     sock = cast("socket.socket", client.socket())

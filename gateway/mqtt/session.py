@@ -162,7 +162,7 @@ class MqttSession(ConnectionEvents):
     def close(self, timeout_seconds: float = 2.0) -> None:
         """Send DISCONNECT after waiting data is written; the session stays at the broker."""
         if self._link is not None:
-            self._link.say_goodbye(timeout_seconds)
+            self._link.send_disconnect(timeout_seconds)
         self._discard()
         self.connected = False
         self.detail = "stopped"

@@ -91,7 +91,7 @@ class _Drafter:
         claimed = self._find_device()
         times = self._find_time()
         self._find_identity()
-        self._leave_echoes()
+        self._leave_out_echoes()
         roles = find_roles(self._free(self._fields), times)
         quantities = find_quantities(roles, times)
         single = None if quantities else find_single(roles, self._names_around(), listed=self._items.listed)
@@ -109,7 +109,7 @@ class _Drafter:
         self._prefix_twins(roles, single, quantities)
         if named.prefix:
             self._mapping["prefix"] = named.prefix + self._mapping.get("prefix", "")
-        self._say_rest(roles, single, quantities)
+        self._note_left_out(roles, single, quantities)
         return self._finish(named)
 
     def _name_topic(self, single: SingleValue | None, claimed: set[str]) -> NamedFilter:
@@ -174,12 +174,12 @@ class _Drafter:
         self._used.add((one.root, one.steps))
 
     def _find_device(self) -> set[str]:
-        topics, things = [self._topics[number] for number in self._items.of_document], self._items.of_things
+        topics, things = [self._topics[number] for number in self._items.of_document], self._items.is_device_list
         listed = self._items.listed and not things
         inner = device_field(self._usable(self._fields), topics, things=things, listed=listed)
         outer = device_field(self._usable(self._outer), self._topics)
         # In a list an id names the value, unless the list is one of things, or nothing around it names the sender.
-        by_value = self._items.path is not None and not self._items.of_things
+        by_value = self._items.path is not None and not self._items.is_device_list
         chosen = outer if by_value and outer is not None else inner or outer
         if self._items.keyed:
             self._mapping["device"] = ["{key}"]
@@ -192,7 +192,7 @@ class _Drafter:
         self._notes.append(f"device: {chosen.name} of the payload")
         return {str(value) for value in chosen.values.values()}
 
-    def _leave_echoes(self) -> None:
+    def _leave_out_echoes(self) -> None:
         """Leave out texts that only repeat an id of the topic."""
         for one in [one for one in self._usable(self._fields) if name_rank(one) is None and one.key not in SINGLE]:
             told = [(self._topics[self._items.of_document[place]], value) for place, value in one.values.items()]
@@ -345,7 +345,7 @@ class _Drafter:
         self._use(one)
         self._notes.append(f"names: {one.name} distinguishes the items and is the prefix of their values")
 
-    def _say_rest(self, roles: FieldRoles, single: SingleValue | None, quantities: Quantities | None) -> None:
+    def _note_left_out(self, roles: FieldRoles, single: SingleValue | None, quantities: Quantities | None) -> None:
         """Skip fields that are not readings, with the reason."""
         base = self._base
         skip: list[str] = list(self._mapping.pop("skip", []))

@@ -72,7 +72,7 @@ class ItemLocation(NamedTuple):
         return (self.path or "").endswith("*")
 
     @property
-    def of_things(self) -> bool:
+    def is_device_list(self) -> bool:
         """Return whether the array has the name of a list of devices, such as `nodes`."""
         return normalize_key((self.path or "").removesuffix("[]").rpartition(".")[2]) in THINGS
 
@@ -212,7 +212,9 @@ def _has_own(items: ItemLocation) -> bool:
     has_value = any(one.key in SINGLE for one in fields)
     named = any(one.key in NAME and isinstance(one.first, str) for one in fields)
     told = any(
-        one.apart and (name_rank(one) is not None or (items.of_things and one.key in DEVICE)) and len(one.steps) == 1
+        one.apart
+        and (name_rank(one) is not None or (items.is_device_list and one.key in DEVICE))
+        and len(one.steps) == 1
         for one in fields
     )
     timed = any(not time.of_event for time in find_times(fields))

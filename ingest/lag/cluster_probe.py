@@ -67,7 +67,7 @@ class ClusterProbe:
         self._reader = ClusterReader(settings)
         self._groups: dict[str, GroupReader] = {}
         self._facts, self._lags = ClusterFacts(), LagTracker()
-        self._untold: list[str] = []
+        self._unreadable: list[str] = []
         self._why: str | None = None
         self._lock = threading.Lock()
         self._closed = False
@@ -82,9 +82,9 @@ class ClusterProbe:
             samples = cluster_samples(self.state())
         except RetryableError:
             return unreachable_samples()
-        if self._untold:
-            more = f" And {len(self._untold) - 1} more of this kind." if len(self._untold) > 1 else ""
-            raise IncompleteError(self._untold[0] + more, samples)
+        if self._unreadable:
+            more = f" And {len(self._unreadable) - 1} more of this kind." if len(self._unreadable) > 1 else ""
+            raise IncompleteError(self._unreadable[0] + more, samples)
         return samples
 
     def state(self) -> ClusterState:
@@ -128,7 +128,7 @@ class ClusterProbe:
         brokers, named = self._reader.topics(self._topics, ASK_SECONDS)
         partitions = self._reader.with_offsets(named, until - time.monotonic())
         self._facts.learn(self._reader, partitions, asked_at=asked_at)
-        self._untold = []
+        self._unreadable = []
         groups = [one for name in self._wanted_groups() for one in self._group(name, partitions, until)]
         self._lags.keep(groups)
         return ClusterState(brokers, tuple(partitions), tuple(groups), self._facts.min_in_sync)
@@ -149,15 +149,15 @@ class ClusterProbe:
         try:
             committed = reader.committed(known, min(_left(name, until), ASK_SECONDS))
         except RetryableError as error:
-            self._untold.append(str(error))
+            self._unreadable.append(str(error))
             return []
         read = {topic for topic, _ in committed} | set(self._must_read.get(name, ()))
         own = [one for one in partitions if one.topic in read]
         found = self._lags.group(name, reader, own, committed, self._facts)
-        self._untold += [text for topic in sorted(read) for text in self._untold_of(topic, own, reader)]
+        self._unreadable += [text for topic in sorted(read) for text in self._unreadable_of(topic, own, reader)]
         return found
 
-    def _untold_of(self, topic: str, partitions: list[PartitionState], reader: GroupReader) -> Iterator[str]:
+    def _unreadable_of(self, topic: str, partitions: list[PartitionState], reader: GroupReader) -> Iterator[str]:
         """Yield what is unknown about a topic that a group reads: its lag, the age of the lag, or its end."""
         parts = [one for one in partitions if one.topic == topic]
         if not parts:

@@ -47,12 +47,12 @@ class GroupReader:
         try:
             answers = self._consumer.committed([TopicPartition(*where) for where in partitions], timeout_seconds)
         except KafkaException as error:
-            raise RetryableError(self._untold(error.args[0])) from error
+            raise RetryableError(self._error_text(error.args[0])) from error
         if wrong := next((one.error for one in answers if one.error is not None), None):
-            raise RetryableError(self._untold(wrong))
+            raise RetryableError(self._error_text(wrong))
         return {(one.topic, one.partition): one.offset for one in answers if one.offset >= 0}
 
-    def _untold(self, error: KafkaError) -> str:
+    def _error_text(self, error: KafkaError) -> str:
         # The client retries a refused request until its time is up, and then reports only a timeout.
         return (
             f"The monitor cannot read the committed offsets of group {self._group} ({error.str()}): "

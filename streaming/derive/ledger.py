@@ -84,7 +84,7 @@ class LedgerDerivation:
 
     def __init__(self, writer: WriterContext, arrivals: SharedArrivals) -> None:
         self._writer, self._arrivals = writer, arrivals
-        writer.background_tasks["hasten"] = arrivals.hasten
+        writer.background_tasks["run_soon"] = arrivals.run_soon
         self._own = DerivedTable(writer, LEDGER)
         self._checked = False
         self._unbalanced: tuple[list[str], list[tuple[datetime, int]]] = ([], [])

@@ -201,7 +201,7 @@ class SharedArrivals:
             self._is_due, self._due_at = True, now + self._every
         return self._is_due
 
-    def hasten(self) -> None:
+    def run_soon(self) -> None:
         """The next pass is due at once."""
         self._due_at = 0.0
 

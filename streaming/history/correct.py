@@ -43,7 +43,7 @@ def correct(writer: WriterContext, request: Request) -> dict[str, Any]:
     plan = plan_correction(writer.root, selection, change)
     if begun is None:
         journal.add({"id": request.id, "state": "begun", "version": plan.match.version, "at": _now()})
-    told = plan.told()
+    told = plan.as_dict()
     version = _commit(writer, request, selection, plan, told)
     return _finish(journal, request, told, version)
 

@@ -154,8 +154,8 @@ def _derive(writer: WriterContext, receipt: ErasureReceipt) -> str:
     run = writer.background_tasks.get("derive") or Deriver(derivations(writer)).run_pass
     try:
         for _ in range(MOST_PASSES):
-            if hasten := writer.background_tasks.get("hasten"):
-                hasten()  # a pass that is not due yet reports no changes either
+            if run_soon := writer.background_tasks.get("run_soon"):
+                run_soon()  # a pass that is not due yet reports no changes either
             if not run() or _have_seen(writer.root, receipt):
                 return "up to date"
     except TidegateError as error:

@@ -56,7 +56,7 @@ class CorrectionPlan:
         if self.example is None:
             self.example = self._example(touched, values)
 
-    def told(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """Return the plan for people and as JSON. Times are ISO 8601 in UTC."""
         first, last = self.bounds["event_time"]
         return {

@@ -217,7 +217,7 @@ class TableMaintainer:
 
     def _pass(self, name: str, deadline: float) -> None:
         known, kept, finished = self._known[name], TableMaintenance(name), True
-        if self._is_news(name, known.version):
+        if self._has_new_commit(name, known.version):
             state, finished = self._join(table_state(self._root, name), kept, deadline=deadline)
             self._checkpoint(state, kept, at_least=self._limits.checkpoint_commits)
             self._gauges.table(state)
@@ -235,7 +235,7 @@ class TableMaintainer:
         if kept.joined or kept.dropped_days or kept.files_deleted or kept.log_files_deleted:
             logger.info("%s", kept)
 
-    def _is_news(self, name: str, seen: int) -> bool:
+    def _has_new_commit(self, name: str, seen: int) -> bool:
         """Return whether there is a new commit; a table without the version that was seen is another one by now."""
         if seen < 0 or commit_time(self._root, name, seen) is None:
             return True

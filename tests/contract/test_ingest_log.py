@@ -70,7 +70,7 @@ class KafkaSeam:
         self.server.hold()
 
     def release(self) -> None:
-        self.server.let_go()
+        self.server.resume_process()
 
     def records(self) -> list[LogRecord]:
         begin, end = begin_offsets(self.settings, self.topic), end_offsets(self.settings, self.topic)

@@ -126,7 +126,7 @@ def test_a_broker_that_hangs_is_seen_and_heals(
         for _ in range(3):
             assert timed_look(figures) == DOWN, "no figure stands still as if it were true"
     finally:
-        server.let_go()
+        server.resume_process()
     wait_until(lambda: value(figures.look(), "tidegate_broker_reachable") == 1.0, what="the broker again")
 
 

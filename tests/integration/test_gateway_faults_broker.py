@@ -55,7 +55,7 @@ def test_a_broker_that_is_killed_and_one_that_forgets(
         rig.broker.part.database.unlink()
         rig.broker.start()
     finally:
-        rig.kafka.let_go()
+        rig.kafka.resume_process()
     for gateway in gateways:
         wait_until(lambda one=gateway: "lost this gateway's session" in one.log(), what="the loss being told")
         wait_until(gateway.healthy, what="the next session")
@@ -236,7 +236,7 @@ def test_the_gauge_of_the_session_falls_while_the_broker_hangs_and_rises_again(
             wait_until(lambda one=gateway: one.log().count("MQTT session:") >= 2, what="a vain try")
             assert gateway.metric("tidegate_gateway_connected") == 0
     finally:
-        rig.broker.let_go()
+        rig.broker.resume_process()
     for gateway in rig.gateways:
         wait_until(lambda one=gateway: one.metric("tidegate_gateway_connected") == 1, what="the gauge to rise")
     rig.load.send(20)

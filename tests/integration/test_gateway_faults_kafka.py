@@ -65,7 +65,7 @@ def test_a_kafka_that_hangs_while_the_queue_of_the_writer_is_small_and_its_reque
             wait_until(lambda one=gateway: one.metric("tidegate_gateway_inflight_messages") == 500, what="all received")
         wait_until(lambda: time.monotonic() - held_at > 3.0, what="some requests timed out")
     finally:
-        rig.kafka.let_go()
+        rig.kafka.resume_process()
     for verdict in assert_whole(rig):
         assert verdict.repeated == 0
 

@@ -29,7 +29,7 @@ def pulses(gateways: list[Any], *, held: float, free: float) -> Iterator[None]:
                 gateway.hold()
             time.sleep(held)
             for gateway in gateways:
-                gateway.let_go()
+                gateway.resume_process()
             time.sleep(free)
 
     thread = threading.Thread(target=pulse)
@@ -80,9 +80,9 @@ def test_silence_from_any_cause_is_noticed_and_costs_nothing(
                 wait_until(lambda one=gateway: "MQTT session:" in one.log(), seconds=30, what="the silence noticed")
             wait_until(lambda: broker_dropped(rig, held), seconds=30, what="the broker dropping the held gateways")
     finally:
-        other.broker.let_go()
+        other.broker.resume_process()
         for gateway in held:
-            gateway.let_go()
+            gateway.resume_process()
         for proxy in proxies:
             proxy.restore()
 

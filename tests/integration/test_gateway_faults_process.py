@@ -90,7 +90,7 @@ def test_memory_stays_within_the_window_while_kafka_hangs(
                 assert gateway.resident_mb - begin < 40, "more is held than the window"
             time.sleep(0.2)
     finally:
-        rig.kafka.let_go()
+        rig.kafka.resume_process()
     for gateway in rig.gateways:
         wait_until(lambda one=gateway: len(rig.landed(one).readings) == 2200, seconds=60, what="all stored")
         assert gateway.metric("tidegate_gateway_connections_total") == 1
@@ -120,7 +120,7 @@ def test_a_gateway_without_memory_ends_and_loses_nothing(
         for gateway in rig.gateways:
             wait_until(lambda one=gateway: lacks(one) or held_up in one.log(), what="its memory being full")
     finally:
-        rig.kafka.let_go()
+        rig.kafka.resume_process()
     for gateway in rig.gateways:
         wait_until(lambda one=gateway: lacks(one), what="the lack of memory")
         gateway.kill()

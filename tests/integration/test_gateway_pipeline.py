@@ -246,7 +246,7 @@ def test_a_kafka_that_hangs_costs_time_only(
         with pytest.raises(subprocess.TimeoutExpired):
             rig.process.wait(10)
     finally:
-        kafka.let_go()
+        kafka.resume_process()
     wait_until(lambda: rig.counted() == 600, seconds=90, what="all counted")
     assert rig.terminate() == 0
     assert [record.seq for record in rig.readings()] == list(range(600)), "in order, each once"

@@ -154,7 +154,7 @@ def test_nothing_more_is_read_beyond_the_bytes_of_the_window_and_the_keepalive_g
     values = {f"m{n}": n / 7 for n in range(60)}
     for mid in range(1, 401):
         link.publish(TOPIC, json.dumps({"boot": 1, "seq": mid, "values": values}).encode(), mid)
-    rig.until(rig.service._holds_enough)
+    rig.until(rig.service._has_used_window)
     held = rig.service._chain.in_flight
     now, ahead, pings = time.monotonic(), 0.0, 0
     monkeypatch.setattr("paho.mqtt.client.time_func", lambda: now + ahead)

@@ -25,7 +25,7 @@ def fill_window(broker: Any, rig: Any) -> Any:
     rig.log.hold()
     for mid in range(1, MESSAGES + 1):
         link.publish(TOPIC, large(mid), mid)
-    rig.until(rig.service._holds_enough)
+    rig.until(rig.service._has_used_window)
     return link
 
 

@@ -141,7 +141,7 @@ def test_a_birth_that_changes_aliases_while_nothing_is_acknowledged(
         wait_until(lambda: gateway.metric("tidegate_gateway_messages_received_total") >= 6, what="all at the gateway")
         gateway.kill()
     finally:
-        rig.kafka.let_go()
+        rig.kafka.resume_process()
     start_all(rig)
     # The births came at QoS 0 and are lost with the gateway; what it may know of them is in the log, or is not.
     wait_until(lambda: len(node.commands) >= 1, what="the rebirth request")

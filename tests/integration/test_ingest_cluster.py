@@ -266,7 +266,7 @@ class TestOutages:
             for _ in range(2):
                 self.see_down(probe)
         finally:
-            kafka_server.let_go()
+            kafka_server.resume_process()
         self.see_up(probe, wait_until)
 
     def test_a_kafka_that_hangs_while_the_monitor_starts(
@@ -277,7 +277,7 @@ class TestOutages:
             probe = make_probe(settings, topic, f"group-{topic}")
             self.see_down(probe)
         finally:
-            kafka_server.let_go()
+            kafka_server.resume_process()
         self.see_up(probe, wait_until)
 
     def test_a_kafka_that_is_killed_and_comes_back(
@@ -367,7 +367,7 @@ class TestOutages:
             process.communicate("go\n", timeout=20)
             assert process.returncode == 0
         finally:
-            kafka_server.let_go()
+            kafka_server.resume_process()
             process.kill()
             process.wait()
 

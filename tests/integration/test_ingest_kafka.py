@@ -161,7 +161,7 @@ class TestReading:
             with pytest.raises(RetryableError, match="check that the broker is up"):
                 list(read_range(settings, topic, {0: 0, 1: 0}, ends, stall_seconds=1.0))
         finally:
-            kafka_server.let_go()
+            kafka_server.resume_process()
 
 
 class TestGroups:
@@ -267,7 +267,7 @@ class TestFaults:
         stream = open_stream(settings, unique_name)
         stream.send(300)
         server.hold()
-        resume = threading.Timer(4.0, server.let_go)
+        resume = threading.Timer(4.0, server.resume_process)
         resume.start()
         try:
             while not resume.finished.is_set():

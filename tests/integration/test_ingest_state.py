@@ -114,7 +114,7 @@ def test_a_kafka_that_is_away_or_hangs_is_told_as_passing(
         with pytest.raises(RetryableError, match="check that the broker is up"):
             read_state(settings, topic=topic, stall_seconds=1.0)
     finally:
-        kafka_server.let_go()
+        kafka_server.resume_process()
 
 
 def test_a_topic_that_is_not_there_is_a_sentence(settings: KafkaSettings, unique_name: str) -> None:

@@ -251,7 +251,7 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(history: History) -> None
 def test_a_dry_run_says_what_the_correction_then_does(history: History) -> None:
     history.append({"value": 10.0, "event_time": at(1)}, {"value": 30.0, "event_time": at(2)}, {"device": "d2"})
     selection, change = RowSelection("d1", since=at(0), until=at(5)), RowCorrection(factor=0.5)
-    planned = plan_correction(history.root, selection, change).told()
+    planned = plan_correction(history.root, selection, change).as_dict()
     assert history.version() == 1
     assert not (Path(history.root) / "_corrections.jsonl").exists()
     told = correct(history.writer, ask(**selection.arguments() | change.arguments()))

@@ -41,8 +41,8 @@ class BorrowedKafka:
     def hold(self) -> None:
         self._server.hold()
 
-    def let_go(self) -> None:
-        self._server.let_go()
+    def resume_process(self) -> None:
+        self._server.resume_process()
 
 
 class Rig:

@@ -183,7 +183,7 @@ class SparkplugDecoder:
     ) -> None:
         metrics = flatten_metrics(message.metrics, lambda metric: metric.name, most)
         definitions = _define(metrics, decoded)
-        if not self._memory.told(_key(where)).learn(pack_definitions(definitions), _ordering_ms(message)):
+        if not self._memory.entry(_key(where)).learn(pack_definitions(definitions), _ordering_ms(message)):
             wanted = (
                 f"a birth of at most {MAX_VALUE_BYTES} bytes on a topic of at most {MAX_KEY_CHARACTERS} characters, and "
                 "free space in the remembered state of all devices"
@@ -195,7 +195,7 @@ class SparkplugDecoder:
     def _read_data(
         self, message: SparkplugPayload, where: _Address, decoded: Decoded, reader: MetricConverter, most: int
     ) -> None:
-        contents = self._memory.told(_key(where)).contents(_ordering_ms(message))
+        contents = self._memory.entry(_key(where)).contents(_ordering_ms(message))
         find = make_definition_lookup([self._definitions.read(content) for content in contents])
 
         def name_of(metric: SparkplugMetric) -> str | None:

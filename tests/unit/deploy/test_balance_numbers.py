@@ -186,9 +186,9 @@ def test_a_new_gateway_is_a_stranger_until_its_first_outcome_comes(world: World)
         world.load_tables(books)
         books.add_outcomes(world.outcomes[:-1])
         books.add_readings(world.records)
-        assert books.strangers == {"gw-2"}
+        assert books.unknown_gateways == {"gw-2"}
         books.add_late_outcomes(world.outcomes)
-        assert books.strangers == set()
+        assert books.unknown_gateways == set()
 
 
 @pytest.mark.parametrize(("last_ms", "expected"), [(START_US // 1000 - 1, 1), (START_US // 1000, 0)])

@@ -66,10 +66,10 @@ def test_a_client_that_cannot_ping_sees_the_end_by_a_quiet_while() -> None:
     backlog = BrokerBacklog()
     backlog.begin(NOW, present=True)
     backlog.received(3, 3, NOW + SECOND // 2)
-    backlog.look_quiet(0, NOW + SECOND)
-    backlog.look_quiet(1, NOW + 9 * SECOND)
+    backlog.end_quiet_backlog(0, NOW + SECOND)
+    backlog.end_quiet_backlog(1, NOW + 9 * SECOND)
     assert backlog.since_us == 0
-    backlog.look_quiet(0, NOW + 9 * SECOND)
+    backlog.end_quiet_backlog(0, NOW + 9 * SECOND)
     assert backlog.since_us is None
 
 
@@ -109,7 +109,7 @@ def test_a_full_window_and_a_quiet_while_end_after_the_clock_was_set_back(back: 
     for at in (1, 2, 3):
         backlog.hold(NOW + at * SECOND - step, full=True)
     assert backlog.since_us is not None, "the window was full for three seconds"
-    backlog.look_quiet(0, NOW + 4 * SECOND - step)
+    backlog.end_quiet_backlog(0, NOW + 4 * SECOND - step)
     assert backlog.since_us is None
 
 

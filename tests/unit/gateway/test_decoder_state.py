@@ -170,7 +170,7 @@ class TestRoom:
 class TestTold:
     def test_a_telling_that_comes_again_or_changes_nothing_makes_no_record(self) -> None:
         state = DecoderState()
-        told = VersionStore(state).told("k")
+        told = VersionStore(state).entry("k")
         assert told.learn(b"A", 100)
         assert len(state.take_changes()) == 1
         assert told.learn(b"A", 100)
@@ -180,13 +180,13 @@ class TestTold:
 
     def test_after_a_restart_the_clock_says_which_one_a_message_belongs_to(self) -> None:
         state = DecoderState()
-        told = VersionStore(state).told("k")
+        told = VersionStore(state).entry("k")
         told.learn(b"A", 100)
         told.contents(150)
         told.learn(b"B", 200)
         told.contents(250)
         found = dict(state.take_changes())
-        again = VersionStore(DecoderState(found.items())).told("k")
+        again = VersionStore(DecoderState(found.items())).entry("k")
         assert again.contents(150) == [b"A"], "it was sent before B was told"
         assert again.contents(100) == [b"A"]
         again.learn(b"B", 200)
@@ -194,30 +194,30 @@ class TestTold:
 
     def test_a_message_past_all_older_ones_is_of_the_newest(self) -> None:
         state = DecoderState()
-        told = VersionStore(state).told("k")
+        told = VersionStore(state).entry("k")
         told.learn(b"A", 100)
         told.contents(150)
         told.learn(b"B", 200)
-        again = VersionStore(DecoderState(dict(state.take_changes()).items())).told("k")
+        again = VersionStore(DecoderState(dict(state.take_changes()).items())).entry("k")
         assert again.contents(151) == [b"B"]
         assert again.contents(120) == [b"B"], "nothing comes out of order"
 
     @pytest.mark.parametrize("time_ms", [110, 150, None])
     def test_a_clock_that_ran_back_at_the_telling_decides_nothing(self, time_ms: int | None) -> None:
         state = DecoderState()
-        told = VersionStore(state).told("k")
+        told = VersionStore(state).entry("k")
         told.learn(b"A", 100)
         told.contents(150)
         told.learn(b"B", 50)
-        again = VersionStore(DecoderState(dict(state.take_changes()).items())).told("k")
+        again = VersionStore(DecoderState(dict(state.take_changes()).items())).entry("k")
         assert again.contents(time_ms) == [b"A", b"B"]
 
     def test_a_message_from_before_the_first_telling_has_none(self) -> None:
         state = DecoderState()
-        told = VersionStore(state).told("k")
+        told = VersionStore(state).entry("k")
         assert told.contents(100) == []
         told.learn(b"A", 200)
-        again = VersionStore(DecoderState(dict(state.take_changes()).items())).told("k")
+        again = VersionStore(DecoderState(dict(state.take_changes()).items())).entry("k")
         assert again.contents(100) == []
         assert again.contents(201) == [b"A"]
 
@@ -226,35 +226,35 @@ class TestTold:
         state.window_messages = 3
         memory = VersionStore(state)
         for content, time_ms in ((b"A", 100), (b"B", 200)):
-            memory.told("k").learn(content, time_ms)
+            memory.entry("k").learn(content, time_ms)
             changes = state.take_changes()
             state.acknowledged(changes)
         assert len(msgspec.msgpack.decode(changes[0][1])) == 2
         state.roll_back()
-        assert memory.told("k").contents(50) == [b"A"], "the PUBACKs were lost on their way"
+        assert memory.entry("k").contents(50) == [b"A"], "the PUBACKs were lost on their way"
         for _ in range(4):
             assert state.take_changes() == []
-        assert memory.told("k").contents(60) == [b"B"], "by order"
+        assert memory.entry("k").contents(60) == [b"B"], "by order"
         [(_key, value)] = state.take_changes()
         assert len(msgspec.msgpack.decode(value)) == 1
-        assert VersionStore(DecoderState([("k", value)])).told("k").contents(1) == [b"B"]
-        memory.told("k").contents(300)
+        assert VersionStore(DecoderState([("k", value)])).entry("k").contents(1) == [b"B"]
+        memory.entry("k").contents(300)
         assert state.take_changes() == [], "once"
 
     def test_more_changes_than_are_kept_leave_the_oldest_undecided_not_wrong(self) -> None:
         state = DecoderState()
-        told = VersionStore(state).told("k")
+        told = VersionStore(state).entry("k")
         for number in range(8):
             told.learn(b"%d" % number, 100 * number)
             told.contents(100 * number + 50)
-        again = VersionStore(DecoderState(dict(state.take_changes()).items())).told("k")
+        again = VersionStore(DecoderState(dict(state.take_changes()).items())).entry("k")
         assert again.contents(250) == []
         assert again.contents(450) == [b"4"]
         assert again.contents(750) == [b"7"]
 
     def test_values_stay_within_a_kafka_record(self) -> None:
         state = DecoderState()
-        told = VersionStore(state).told("k")
+        told = VersionStore(state).entry("k")
         for number in range(4):
             assert told.learn(b"%d" % number * 200_000, 100 * number)
         assert len(state.get("k") or b"") <= MAX_VALUE_BYTES
@@ -263,7 +263,7 @@ class TestTold:
 
     @pytest.mark.parametrize("value", [b"", b"\xff", b"\x90", b"\x91\x93\x01", b"{}"])
     def test_a_value_that_is_none_of_ours_is_nothing(self, value: bytes) -> None:
-        assert VersionStore(DecoderState([("k", value)])).told("k").contents(5) == []
+        assert VersionStore(DecoderState([("k", value)])).entry("k").contents(5) == []
 
 
 class TestBounds:
@@ -273,13 +273,13 @@ class TestBounds:
         memory = VersionStore(state)
         tracemalloc.start()
         for number in range(600):
-            assert memory.told(f"k{number}").learn(b"%07d" % number + b"." * 300_000, 1)
+            assert memory.entry(f"k{number}").learn(b"%07d" % number + b"." * 300_000, 1)
             state.acknowledged(state.take_changes())
         used, _peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert used < 3 * MAX_STATE_BYTES
-        assert memory.told("k599").contents(2)[0].startswith(b"0000599")
-        assert memory.told("k0").contents(2) == [], "it left the state"
+        assert memory.entry("k599").contents(2)[0].startswith(b"0000599")
+        assert memory.entry("k0").contents(2) == [], "it left the state"
 
     def test_keys_that_told_nothing_or_are_too_long_cost_nothing(self) -> None:
         state = DecoderState()
@@ -287,11 +287,11 @@ class TestBounds:
         long = "." * 60_000
         tracemalloc.start()
         for number in range(2000):
-            assert memory.told(f"silent{number}").contents(None) == []
-            told = memory.told(f"{long}{number}")
+            assert memory.entry(f"silent{number}").contents(None) == []
+            told = memory.entry(f"{long}{number}")
             assert told.contents(5) == []
             assert not told.learn(b"A", 6)
-            memory.told(f"{number}{long[:1000]}").contents(5)
+            memory.entry(f"{number}{long[:1000]}").contents(5)
         used, _peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert used < 2000 * 2000
@@ -299,10 +299,10 @@ class TestBounds:
     def test_the_newest_time_before_the_first_telling_is_kept_over_other_messages(self) -> None:
         state = DecoderState()
         memory = VersionStore(state)
-        assert memory.told("k").contents(100) == []
-        memory.told("other").contents(1)
-        memory.told("k").learn(b"A", 50)
-        again = VersionStore(DecoderState(dict(state.take_changes()).items())).told("k")
+        assert memory.entry("k").contents(100) == []
+        memory.entry("other").contents(1)
+        memory.entry("k").learn(b"A", 50)
+        again = VersionStore(DecoderState(dict(state.take_changes()).items())).entry("k")
         assert again.contents(90) == [b"A", b""], "it may be from before the telling, whose clock ran back"
 
     def test_a_topic_of_any_length_is_read_and_only_short_ones_are_kept(self) -> None:
