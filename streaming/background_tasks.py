@@ -1,7 +1,7 @@
 """Work of the writing process next to landing: requests, derived tables, maintenance, one after the other on one thread.
 
-A chore that fails is tried again later and counted; it never stops the landing. Chores run in Spark's pool `chores`, so that
-a batch of the landing gets its turn first.
+A task that fails is counted and runs again later; it never stops the landing. Tasks run in Spark's pool `chores`, so a batch
+of the landing goes first.
 """
 
 import logging
@@ -53,7 +53,7 @@ class BackgroundTask:
 
 
 def make_background_tasks(writer: WriterContext) -> list[BackgroundTask]:
-    """All chores of the writing process."""
+    """All background tasks of the writing process."""
     from streaming.maintain.table_maintainer import TableMaintainer
     from streaming.sql.stream_supervisor import StreamSupervisor
 
@@ -85,7 +85,7 @@ def handle_request(writer: WriterContext, request: Request) -> dict[str, Any]:
 
 
 class BackgroundTasks:
-    """Thread that runs the chores."""
+    """Thread that runs the background tasks."""
 
     def __init__(self, writer: WriterContext, chores: Sequence[BackgroundTask]) -> None:
         self._writer, self._chores = writer, chores
@@ -97,7 +97,7 @@ class BackgroundTasks:
         self._thread.start()
 
     def stop(self) -> None:
-        """Let the chore in hand finish; no other begins."""
+        """Let the running task finish; no other begins."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -65,7 +65,8 @@ def render() -> str:
     for package in _PACKAGES:
         lines += ["", f"## {package}/", ""]
         folder = ""
-        for name in tracked(f"{package}/*.py"):
+        # A package's own modules first: behind a folder they would stand below its heading.
+        for name in sorted(tracked(f"{package}/*.py"), key=lambda name: (Path(name).parent.parts, name)):
             path = Path(name)
             if path.parent.as_posix() != folder:
                 folder = path.parent.as_posix()

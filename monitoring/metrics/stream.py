@@ -235,14 +235,14 @@ class StreamMetrics:
         ).labels(query)
         self.chore_duration = Histogram(
             "tidegate_stream_chore_duration_seconds",
-            "Duration in seconds of one run of a chore, which is work of the writing process besides landing.",
+            "Duration in seconds of one run of a background task, which is work of the writing process besides landing.",
             ["chore"],
             buckets=CHORE_BUCKETS,
             registry=registry,
         )
         self.chore_failures = Counter(
             "tidegate_stream_chore_failures_total",
-            "Runs of a chore that failed; each is tried again.",
+            "Runs of a background task that failed; each is tried again.",
             ["chore"],
             registry=registry,
         )

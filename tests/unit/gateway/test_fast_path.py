@@ -1,4 +1,4 @@
-"""The short way says what the long way says, on whatever message."""
+"""The fast path gives what the slow path gives, for any message."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Short way against the gate where routes ask something of the payload, profiles of the values, limits of the depth."""
+"""Fast path against slow path where routes ask something of the payload, profiles of the values, limits of the depth."""
 
 import json
 from collections.abc import Callable

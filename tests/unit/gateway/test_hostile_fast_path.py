@@ -1,4 +1,4 @@
-"""What the table of bad inputs says holds on the short way too: it takes a message only where it says the same."""
+"""The fast path takes a message of the table of bad inputs only where its outcome is the same as that of the slow path."""
 
 import tomllib
 from functools import cache
