@@ -1,4 +1,4 @@
-"""Comparison of duplicates with stored rows: equal, different (`conflicting_duplicate`) or not comparable (`unchecked_duplicate`).
+"""Comparison of duplicates with stored rows: equal, different (`conflicting_duplicate`), not comparable (`unchecked_duplicate`).
 
 A copy is equal where its message has the payload that was stored (`payload_hash`), whatever profile, unit or zone decoded
 either of them; else where value, text, unit and the claimed time (`device_time`) are the same. The receive time of a copy
