@@ -331,12 +331,11 @@ def a_device(name: str, **changes: Any) -> dict[str, Any]:
         "device": name,
         "first_seen": at - 864_000,
         "last_seen": at - 2,
+        "silent_seconds": 2.0,
+        "interval_s": 10.0,
+        "clock_skew_ms": -120.0,
         "last_rejected_because": "out_of_range",
         "last_rejected_at": at - 60,
-        "clock_skew_ms": -120.0,
-        "interval_learned_s": 10.0,
-        "profile": "boiler",
-        "updated_at": at,
         **changes,
     }
 

@@ -1,38 +1,46 @@
 // Alerts with their impact, likely causes and actions. A polite live region announces changes.
 
-import { attr, el, fill, keyed, write } from "./dom.js";
+import { attr, el, fill, keyed, need, write } from "./dom.js";
 import { clock, duration, number, utc } from "./format.js";
 import { nameNode } from "./name.js";
 import { openRunbook, runbookName, safeAddress } from "./runbook.js";
 import { setState, stateBadge } from "./state.js";
 import { stepNodes } from "./steps.js";
 
+/** @import { Alert, Update } from "./types.js" */
+/** @typedef {{ alert: Alert, at: number, open: boolean, alertmanager: string | null }} ShownAlert */
+
 const WATCHDOG = "TidegateWatchdog";
+/** @type {Record<string, number>} */
 const RANK = { critical: 0, warning: 1, info: 2 };
+/** @type {Record<string, number>} */
 const STATES = { firing: 0, pending: 1, resolved: 2 };
 const CAP = 30;
 
-/** Alerts that need attention: firing and more severe than info, without the watchdog. */
+/** Alerts that need attention: firing and more severe than info, without the watchdog. @param {Alert[]} alerts */
 export function countedAlerts(alerts) {
   return alerts.filter((alert) => alert.state === "firing" && alert.name !== WATCHDOG && alert.severity !== "info");
 }
 
+/** @param {Alert} alert */
 function keyOf(alert) {
   return `${alert.name} ${alert.source} ${JSON.stringify(alert.labels ?? {})}`;
 }
 
+/** @param {Alert[]} alerts */
 function sorted(alerts) {
   // An alert that follows from another one comes after it: the cause must be fixed first.
-  const rank = (alert) =>
+  const rank = (/** @type {Alert} */ alert) =>
     (STATES[alert.state] ?? 3) * 100 + (alert.explained_by?.length ? 10 : 0) + (RANK[alert.severity] ?? 3);
   return [...alerts].sort((a, b) => rank(a) - rank(b) || (b.since ?? 0) - (a.since ?? 0));
 }
 
+/** @param {Alert} alert */
 function runbookLink(alert) {
   const name = runbookName(alert.runbook);
   const href = alert.runbook ? safeAddress(alert.runbook) : null;
   if (!href) return null;
-  const click = (event) => {
+  const click = (/** @type {MouseEvent} */ event) => {
     if (!name || event.ctrlKey || event.metaKey || event.shiftKey) return;
     event.preventDefault();
     openRunbook(name);
@@ -44,7 +52,11 @@ function runbookLink(alert) {
   );
 }
 
-/** Link to Alertmanager's form that silences this alert; null for a resolved alert or an unknown Alertmanager. */
+/**
+ * Link to Alertmanager's form that silences this alert; null for a resolved alert or an unknown Alertmanager.
+ * @param {Alert} alert
+ * @param {string | null} alertmanager
+ */
 function silenceLink(alert, alertmanager) {
   const base = alertmanager ? safeAddress(alertmanager) : null;
   if (!base || alert.state === "resolved") return null;
@@ -53,13 +65,13 @@ function silenceLink(alert, alertmanager) {
   return el("a", { class: "button", href, target: "_blank", rel: "noopener noreferrer" }, "Silence");
 }
 
-/** Details of an alert; built again only when they change. */
+/** Details of an alert; built again only when they change. @param {Alert} alert @param {string | null} alertmanager */
 function body(alert, alertmanager) {
-  const list = (tag, items) =>
+  const list = (/** @type {"ul" | "ol"} */ tag, /** @type {string[]} */ items) =>
     el(
       tag,
       {},
-      (items ?? []).map((item) => el("li", {}, stepNodes(item))),
+      items.map((item) => el("li", {}, stepNodes(item))),
     );
   const labels = Object.entries(alert.labels ?? {});
   return [
@@ -104,11 +116,12 @@ function makeAlert() {
     since,
     more,
   );
+  /** @type {string | null} */
   let shown = null;
   let fired = false;
   return {
     node,
-    update: ({ alert, at, open, alertmanager }) => {
+    update: (/** @type {ShownAlert} */ { alert, at, open, alertmanager }) => {
       const over = alert.state === "resolved";
       if (open && !fired) more.open = true; // once, when it starts to fire: a reader who closes it has read it
       fired = alert.state === "firing";
@@ -149,15 +162,20 @@ function makeAlert() {
   };
 }
 
-/** Announces alerts that started or ended since the last snapshot, but not those of the first snapshot. */
+/**
+ * Announces alerts that started or ended since the last snapshot, but not those of the first snapshot.
+ * @param {HTMLElement} region
+ */
 function announcer(region) {
+  /** @type {Map<string, string> | null} */
   let before = null;
-  return (alerts) => {
+  return (/** @type {Alert[]} */ alerts) => {
     const now = new Map(countedAlerts(alerts).map((alert) => [keyOf(alert), alert.name]));
-    if (before) {
+    const last = before;
+    if (last) {
       const words = [
-        ...[...now].filter(([key]) => !before.has(key)).map(([, name]) => `Alert: ${name}.`),
-        ...[...before].filter(([key]) => !now.has(key)).map(([, name]) => `Resolved: ${name}.`),
+        ...[...now].filter(([key]) => !last.has(key)).map(([, name]) => `Alert: ${name}.`),
+        ...[...last].filter(([key]) => !now.has(key)).map(([, name]) => `Resolved: ${name}.`),
       ];
       if (words.length) region.textContent = words.slice(0, 5).join(" ");
     }
@@ -165,6 +183,7 @@ function announcer(region) {
   };
 }
 
+/** @param {Element} root @returns {Update} */
 export function mountAlerts(root) {
   const none = el("p", { class: "fine" });
   const badge = stateBadge();
@@ -174,7 +193,7 @@ export function mountAlerts(root) {
   const more = el("p", { class: "muted" });
   const notes = el("ul", { class: "muted small plain" });
   root.append(none, list, more, notes);
-  const announce = announcer(document.getElementById("announce"));
+  const announce = announcer(need("#announce", HTMLElement));
   return (snapshot) => {
     const all = snapshot.alerts ?? [];
     const shown = sorted(all.filter((alert) => alert.name !== WATCHDOG));
@@ -197,7 +216,7 @@ export function mountAlerts(root) {
       snapshot.burn_rate_alerts
         ? null
         : "Burn-rate alerts need Prometheus, which is not available. Threshold alerts work without it.",
-    ].filter(Boolean);
+    ].filter((line) => line !== null);
     keyed(
       notes,
       lines,

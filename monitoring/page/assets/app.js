@@ -4,6 +4,7 @@ import { mountAlerts } from "./alerts.js";
 import { CanaryWatch } from "./canary.js";
 import { DevicePage } from "./device.js";
 import { mountDevices } from "./devices.js";
+import { need } from "./dom.js";
 import { mountErrors } from "./errors.js";
 import { mountFlow } from "./flow.js";
 import { mountAudit, mountCanary, mountHost } from "./health.js";
@@ -23,22 +24,34 @@ import { TopicPage } from "./topic.js";
 import { TopicsPage } from "./topics.js";
 import { mountTrends } from "./trends.js";
 
+/** @import { CanaryFault } from "./canary.js" */
+/** @import { Snapshot, Update } from "./types.js" */
+/** @typedef {"device" | "topic" | "topics"} View */
+
 adoptToken();
 
 const watch = new CanaryWatch();
+/** @type {Snapshot | null} */
 let newest = null;
+/** @type {CanaryFault | null} */
 let canaryFault = null;
 
-const place = (id) => document.querySelector(`#${id} .content`);
+const place = (/** @type {string} */ id) => need(`#${id} .content`, HTMLElement);
 const history = new History();
 const letters = new Letters(place("letters"));
-const overview = document.getElementById("overview");
-const roots = Object.fromEntries(["device", "topic", "topics"].map((name) => [name, document.getElementById(name)]));
+const overview = need("#overview", HTMLElement);
+const roots = {
+  device: need("#device", HTMLElement),
+  topic: need("#topic", HTMLElement),
+  topics: need("#topics", HTMLElement),
+};
+const views = /** @type {View[]} */ (Object.keys(roots));
 const pages = {
-  device: new DevicePage(roots.device, (...asked) => letters.redrive(...asked)),
+  device: new DevicePage(roots.device, (ids, next) => letters.redrive(ids, next)),
   topic: new TopicPage(roots.topic),
   topics: new TopicsPage(roots.topics),
 };
+/** @type {Update[]} */
 const updates = [
   mountFlow(place("flow")),
   mountAlerts(place("alerts")),
@@ -55,14 +68,15 @@ const updates = [
   mountTables(place("tables")),
 ];
 
-function render() {
-  showStatus(newest);
-  pages.topic.update(newest);
+/** @param {Snapshot} snapshot */
+function render(snapshot) {
+  showStatus(snapshot);
+  pages.topic.update(snapshot);
   if (document.hidden || overview.hidden) return; // a hidden page or another view needs only the title and the status line
   const began = performance.now();
   for (const update of updates) {
     try {
-      update(newest);
+      update(snapshot);
     } catch (error) {
       console.error(error); // an error in one section must not stop the others
     }
@@ -70,10 +84,14 @@ function render() {
   document.documentElement.dataset.renderMs = (performance.now() - began).toFixed(1);
 }
 
+function renderNewest() {
+  if (newest) render(newest);
+}
+
 async function loadHistory() {
   try {
     await history.load();
-    if (newest) render();
+    renderNewest();
   } catch {
     // Without the history the charts start with the next snapshot.
   }
@@ -86,7 +104,7 @@ const live = new Live(
     learnProgram(snapshot.command);
     canaryFault = watch.look(snapshot);
     history.add(snapshot.at, snapshot.point);
-    render();
+    render(snapshot);
   },
   (state, since) => {
     showConnection(state, since);
@@ -94,7 +112,7 @@ const live = new Live(
   },
 );
 
-/** The decoded text; a text with a `%` that cannot be decoded stays as it was typed. */
+/** The decoded text; a text with a `%` that cannot be decoded stays as it was typed. @param {string} text */
 function decoded(text) {
   try {
     return decodeURIComponent(text);
@@ -103,35 +121,38 @@ function decoded(text) {
   }
 }
 
-/** The view and the name in an address. A device's name may hold any character, a topic's name no question mark. */
+/**
+ * The view of an address, and the call that opens it; null for the overview. A device's name may hold any character, a topic's
+ * name no question mark.
+ * @param {string} hash
+ * @returns {{ view: View, open: () => void } | null}
+ */
 function viewOf(hash) {
   const device = /^#\/device\/(.+)$/s.exec(hash);
-  if (device) return { view: "device", name: decoded(device[1]) };
+  if (device) return { view: "device", open: () => pages.device.open(decoded(device[1])) };
   const topic = /^#\/topic\/([^?]+)\??(.*)$/s.exec(hash);
-  if (topic) return { view: "topic", name: decoded(topic[1]), asked: new URLSearchParams(topic[2]) };
-  return { view: hash === "#/topics" ? "topics" : null };
+  if (topic) return { view: "topic", open: () => pages.topic.open(decoded(topic[1]), new URLSearchParams(topic[2])) };
+  return hash === "#/topics" ? { view: "topics", open: () => pages.topics.open() } : null;
 }
 
 function route() {
-  const { view, name, asked } = viewOf(location.hash);
+  const asked = viewOf(location.hash);
   closePanel();
-  overview.hidden = view !== null;
-  for (const [each, root] of Object.entries(roots)) {
-    root.hidden = each !== view;
-    if (each !== view) pages[each].close();
+  overview.hidden = asked !== null;
+  for (const view of views) {
+    roots[view].hidden = view !== asked?.view;
+    if (view !== asked?.view) pages[view].close();
   }
-  if (view === null) {
-    if (newest) render();
-    return;
-  }
-  pages[view].open(name, asked);
-  if (newest) render();
+  if (asked === null) return renderNewest();
+  asked.open();
+  renderNewest();
   scrollTo(0, 0);
-  pages[view].title.focus({ preventScroll: true });
+  pages[asked.view].title.focus({ preventScroll: true });
 }
 
+/** @param {MouseEvent} event */
 function anchor(event) {
-  const link = event.target.closest?.('a[href^="#"]');
+  const link = event.target instanceof Element ? event.target.closest('a[href^="#"]') : null;
   const to = link?.getAttribute("href");
   if (!to || to.startsWith("#/")) return;
   event.preventDefault(); // a link to a section changes neither the view nor the address
@@ -147,7 +168,7 @@ function anchor(event) {
 
 document.addEventListener("click", anchor);
 document.addEventListener("keydown", (event) => event.key === "Escape" && closePanel());
-document.addEventListener("visibilitychange", () => newest && !document.hidden && render());
+document.addEventListener("visibilitychange", () => document.hidden || renderNewest());
 addEventListener("hashchange", () => {
   adoptToken();
   route();

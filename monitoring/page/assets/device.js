@@ -8,11 +8,15 @@ import { clock, duration, millis, number, utc } from "./format.js";
 import { leftOutTable } from "./left_out.js";
 import { openLetter } from "./letter.js";
 import { letterTable } from "./letters.js";
-import { nameNode, recordsAddress, shellWord, visible } from "./name.js";
+import { nameNode, recordsAddress, shellWord } from "./name.js";
 import { failure } from "./panel.js";
 import { commandLine } from "./program.js";
 import { setState, stateBadge } from "./state.js";
 import { showFigure } from "./table.js";
+
+/** @import { Child } from "./dom.js" */
+/** @import { Device, DeviceAnswer, Figure } from "./types.js" */
+/** @typedef {(ids: string[], next: string) => void} Redrive Opens the redrive of dead letters. */
 
 const LOOK_MS = 5000;
 const LEDGER = {
@@ -25,17 +29,23 @@ const LEDGER = {
   late: "late",
 };
 
-/** Facts of a device: silence, times of its messages, clock offset and last rejection. */
+/**
+ * Facts of a device: silence, times of its messages, clock offset and last rejection.
+ * @param {Device} row
+ * @param {Figure} silent
+ * @param {boolean | null} quiet
+ * @param {Figure} stale
+ */
 function factNodes(row, silent, quiet, stale) {
   const badge = stateBadge();
-  const usual = row.interval_learned_s ?? row.interval_s;
   const known = typeof quiet === "boolean";
   setState(
     badge,
     known ? (quiet ? "warn" : "ok") : "unknown",
     known ? (quiet ? "silent" : "not silent") : "silence unknown: seen too briefly or too long ago",
   );
-  const fact = (name, text, title = null) => el("div", {}, el("dt", {}, name), el("dd", { title }, text));
+  const fact = (/** @type {string} */ name, /** @type {string} */ text, title = "") =>
+    el("div", {}, el("dt", {}, name), el("dd", { title: title || null }, text));
   return [
     el("p", {}, badge),
     el("dl", { class: "facts" }, [
@@ -45,18 +55,17 @@ function factNodes(row, silent, quiet, stale) {
         utc(row.last_seen),
       ),
       typeof stale === "number" ? fact("Values stale since", clock(stale), utc(stale)) : null,
-      fact("Usual interval", duration(usual)),
+      fact("Usual interval", duration(row.interval_s)),
       fact("First seen", clock(row.first_seen), utc(row.first_seen)),
       fact("Clock offset", millis(row.clock_skew_ms)),
       row.last_rejected_because
         ? fact("Last rejected", `${row.last_rejected_because}, ${clock(row.last_rejected_at)}`)
         : null,
-      row.profile ? fact("Profile", visible(row.profile)) : null,
     ]),
   ];
 }
 
-/** Commands about the device with copy buttons. */
+/** Commands about the device with copy buttons. @param {string} device */
 function commandNodes(device) {
   const quoted = shellWord(device);
   if (quoted === null) return [];
@@ -66,20 +75,28 @@ function commandNodes(device) {
   );
 }
 
-/** The part of a gap that may not be lost: an unreadable message is rejected without a known sequence number. */
+/**
+ * The part of a gap that may not be lost: an unreadable message is rejected without a known sequence number.
+ * @param {Figure} gap
+ * @param {Figure} unread
+ */
 function unreadWords(gap, unread) {
   const most = Math.min(gap ?? 0, unread ?? 0);
-  if (!most) return "";
+  if (!gap || !most) return "";
   const lost = most === gap ? "" : ` At least ${number(gap - most)} did not arrive.`;
   return `Missing in sequence: ${number(gap)}. Up to ${number(most)} of them arrived and were rejected without a readable number.${lost}`;
 }
 
 export class DevicePage {
+  /** @type {string | null} */
   #device = null;
+  /** @type {string | null} */
   #asked = null;
-  #timer = null;
+  /** @type {number | undefined} */
+  #timer;
   #turn = 0;
 
+  /** @param {Element} root @param {Redrive} redrive */
   constructor(root, redrive) {
     this.title = el("h2", { tabindex: "-1" });
     this.facts = el("div");
@@ -90,7 +107,7 @@ export class DevicePage {
     this.unread = el("p", { class: "muted small" });
     this.problem = el("div");
     this.commands = el("p", { class: "row" });
-    const section = (title, ...children) =>
+    const section = (/** @type {string} */ title, /** @type {Child[]} */ ...children) =>
       el("section", { class: "card", "aria-label": title }, el("h3", {}, title), children);
     this.content = el(
       "div",
@@ -118,13 +135,15 @@ export class DevicePage {
 
   /** Rebuilds the commands only when the command line has changed, so that a button keeps the focus. */
   #showCommands() {
-    const asked = commandLine(this.#device);
+    const device = this.#device ?? "";
+    const asked = commandLine(device);
     if (this.#asked === asked) return;
     this.#asked = asked;
-    const records = recordsAddress(this.#device);
-    fill(this.commands, commandNodes(this.#device), records && el("a", { href: records }, "Records in Kafka"));
+    const records = recordsAddress(device);
+    fill(this.commands, commandNodes(device), records && el("a", { href: records }, "Records in Kafka"));
   }
 
+  /** @param {string} device */
   open(device) {
     this.#device = device;
     this.plots.clear();
@@ -149,6 +168,7 @@ export class DevicePage {
   async load() {
     const [device, turn] = [this.#device, ++this.#turn];
     try {
+      /** @type {DeviceAnswer} */
       const found = await ask("/api/device", { device });
       if (turn !== this.#turn || device !== this.#device) return;
       this.#show(found);
@@ -158,6 +178,7 @@ export class DevicePage {
     }
   }
 
+  /** @param {DeviceAnswer} found */
   #show(found) {
     this.content.hidden = false;
     this.#showCommands();
@@ -168,7 +189,7 @@ export class DevicePage {
         : el("p", { class: "muted" }, "No messages from this device have been counted yet."),
     );
     // An unknown device has no counts, which is not the same as 0.
-    const counted = found.device || Object.values(found.ledger ?? {}).some((count) => count > 0);
+    const counted = found.device || Object.values(found.ledger ?? {}).some((count) => (count ?? 0) > 0);
     for (const [name, node] of Object.entries(this.ledger)) showFigure(node, counted ? found.ledger?.[name] : null, number);
     write(this.unread, unreadWords(found.ledger?.gap, found.refused_unread));
     this.plots.show(found.metrics ?? [], found.texts ?? []);

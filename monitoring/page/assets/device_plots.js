@@ -3,31 +3,34 @@
 import { TimeChart } from "./chart.js";
 import { el, write } from "./dom.js";
 import { clock, number, reading } from "./format.js";
-import { showName, visible } from "./name.js";
+import { nameCell, visible } from "./name.js";
 import { ascending, broken } from "./samples.js";
 import { makeTable, showFigure } from "./table.js";
 
+/** @import { Figure, MetricReadings, TextReadings } from "./types.js" */
+
 const PLOTS = 12;
-const name = (get) => (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), get(item));
+
+const showText = nameCell((/** @type {TextReadings} */ item) => item.text);
 
 function textTable() {
-  const time = (get) => (cell, item) => showFigure(cell, get(item), clock);
   return makeTable({
     label: "Text readings",
-    keyOf: (item) => JSON.stringify([item.metric, item.first_at]),
+    keyOf: (/** @type {TextReadings} */ item) => JSON.stringify([item.metric, item.first_at]),
     cap: 60,
     stack: true,
     columns: [
-      { head: "Metric", row: true, show: name((item) => item.metric) },
-      { head: "Text", show: (cell, item) => (cell.classList.add("rest"), name(({ text }) => text)(cell, item)) },
-      { head: "First", show: time((item) => item.first_at) },
-      { head: "Last", show: time((item) => item.last_at) },
+      { head: "Metric", row: true, show: nameCell((item) => item.metric) },
+      { head: "Text", show: (cell, item) => (cell.classList.add("rest"), showText(cell, item)) },
+      { head: "First", show: (cell, item) => showFigure(cell, item.first_at, clock) },
+      { head: "Last", show: (cell, item) => showFigure(cell, item.last_at, clock) },
       { head: "Count", figure: true, show: (cell, item) => showFigure(cell, item.count, number) },
     ],
   });
 }
 
 export class DevicePlots {
+  /** @type {Map<string, TimeChart>} */
   #charts = new Map();
 
   constructor() {
@@ -46,11 +49,11 @@ export class DevicePlots {
     this.said.hidden = true;
   }
 
+  /** @param {MetricReadings[]} metrics @param {TextReadings[]} texts */
   show(metrics, texts) {
     for (const metric of metrics.slice(0, PLOTS)) {
-      if (!this.#charts.has(metric.metric)) this.#add(metric);
       const [at, values] = broken(ascending(metric));
-      this.#charts.get(metric.metric).show(at, [values]);
+      (this.#charts.get(metric.metric) ?? this.#add(metric)).show(at, [values]);
     }
     this.said.hidden = !texts.length;
     this.texts.update(texts);
@@ -59,9 +62,10 @@ export class DevicePlots {
     this.nothing.hidden = !this.nothing.textContent;
   }
 
+  /** @param {MetricReadings} metric */
   #add(metric) {
     const unit = metric.unit ? ` ${visible(metric.unit)}` : "";
-    const format = (value) => (typeof value === "number" ? `${reading(value)}${unit}` : "–");
+    const format = (/** @type {Figure} */ value) => (typeof value === "number" ? `${reading(value)}${unit}` : "–");
     const chart = new TimeChart({
       label: visible(metric.metric),
       height: 140,
@@ -72,5 +76,6 @@ export class DevicePlots {
     });
     this.#charts.set(metric.metric, chart);
     this.plots.append(chart.node);
+    return chart;
   }
 }

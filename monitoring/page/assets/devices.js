@@ -5,8 +5,12 @@ import { clock, duration, millis } from "./format.js";
 import { deviceLink, showName } from "./name.js";
 import { makeTable, showFigure } from "./table.js";
 
+/** @import { Column } from "./table.js" */
+/** @import { FleetDevice, Update } from "./types.js" */
+
 const CAP = 10;
 
+/** @param {HTMLElement} cell @param {FleetDevice} item */
 function showDevice(cell, item) {
   const known = `${item.device.length} ${item.device.slice(0, 256)}`;
   if (cell.dataset.known === known) return;
@@ -14,24 +18,28 @@ function showDevice(cell, item) {
   cell.replaceChildren(deviceLink(item.device));
 }
 
+/** @param {HTMLElement} cell @param {FleetDevice} item */
 function showReason(cell, item) {
   if (item.reason) return showName(cell, item.reason);
   delete cell.dataset.name; // otherwise showName would skip the same reason next time
   return fill(cell, el("span", { class: "none" }, "not known yet"));
 }
 
+/** @type {Column<FleetDevice>} */
 const DEVICE = { head: "Device", row: true, show: showDevice };
 
+/** @param {string} label @param {string} empty @param {Column<FleetDevice>[]} columns */
 function list(label, empty, columns) {
   return makeTable({
     label,
     empty,
     cap: CAP,
-    keyOf: (item) => `${item.device.length} ${item.device}`,
+    keyOf: (/** @type {FleetDevice} */ item) => `${item.device.length} ${item.device}`,
     columns: [DEVICE, ...columns],
   });
 }
 
+/** @param {Element} root @returns {Update} */
 export function mountDevices(root) {
   const known = el("dd");
   const active = el("dd");
@@ -60,6 +68,7 @@ export function mountDevices(root) {
     offenders: "Most rejected, last hour",
     skewed: "Wrong clocks",
   };
+  const ids = /** @type {(keyof typeof lists)[]} */ (Object.keys(lists));
   const open = el("p", { class: "muted small" }, "Counted per minute; the current minute is incomplete.");
   root.append(
     el(
@@ -73,8 +82,8 @@ export function mountDevices(root) {
     el(
       "div",
       { class: "quad" },
-      Object.entries(lists).map(([id, part]) =>
-        el("section", { "data-list": id, "aria-label": titles[id] }, el("h3", {}, titles[id]), part.node),
+      ids.map((id) =>
+        el("section", { "data-list": id, "aria-label": titles[id] }, el("h3", {}, titles[id]), lists[id].node),
       ),
     ),
     open,
@@ -83,8 +92,8 @@ export function mountDevices(root) {
     showFigure(known, devices?.known);
     showFigure(active, devices?.active);
     const asked = typeof devices?.known === "number";
-    showFigure(silentCount, asked ? (devices.silent_count ?? devices.silent?.length) : null);
+    showFigure(silentCount, asked ? (devices.silent_count ?? devices.silent.length) : null);
     showFigure(stale, devices?.values_stale);
-    for (const [id, part] of Object.entries(lists)) part.update(devices?.[id] ?? [], devices?.known > 0);
+    for (const id of ids) lists[id].update(devices?.[id] ?? [], (devices?.known ?? 0) > 0);
   };
 }

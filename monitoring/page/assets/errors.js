@@ -4,11 +4,14 @@ import { el, fill, write } from "./dom.js";
 import { number, percent } from "./format.js";
 import { makeTable, showFigure } from "./table.js";
 
+/** @import { Rejections, Update } from "./types.js" */
+
+/** @param {Element} root @param {(reason: string) => void} chooseReason @returns {Update} */
 export function mountErrors(root, chooseReason) {
   const share = el("output", { class: "big" });
   const table = makeTable({
     label: "Rejections by reason",
-    keyOf: (item) => item.reason,
+    keyOf: (/** @type {Rejections} */ item) => item.reason,
     cap: 40,
     empty: "No rejections since the gateway started.",
     columns: [
@@ -32,18 +35,16 @@ export function mountErrors(root, chooseReason) {
       { head: "Total", figure: true, show: (cell, item) => showFigure(cell, item.total, number) },
     ],
   });
-  const now = el("p", {}, share, " of messages are rejected now");
+  const rest = document.createTextNode(" of messages are rejected now");
+  const now = el("p", {}, share, rest);
   const periods = "Per second: average of the last 10 s. Total: since the gateway started.";
   root.append(now, table.node, el("p", { class: "muted small" }, periods));
   return (snapshot) => {
-    const { received, dead_lettered: refused } = snapshot.rates ?? {};
-    const ratio =
-      typeof received === "number" && typeof refused === "number" ? (received > 0 ? refused / received : 0) : null;
-    showFigure(share, ratio, percent);
-    write(
-      now.lastChild,
-      received > 0 || ratio === null ? " of messages are rejected now" : " rejected now: no messages arrive",
-    );
-    table.update(snapshot.errors ?? [], ratio !== null);
+    const [received, refused] = [snapshot.rates?.received, snapshot.rates?.dead_lettered];
+    const known = typeof received === "number" && typeof refused === "number";
+    const arrive = known && received > 0;
+    showFigure(share, known ? (arrive ? refused / received : 0) : null, percent);
+    write(rest, arrive || !known ? " of messages are rejected now" : " rejected now: no messages arrive");
+    table.update(snapshot.errors ?? [], known);
   };
 }

@@ -5,7 +5,10 @@ import { figure, number } from "./format.js";
 import { setState, stateBadge } from "./state.js";
 import { showFigure } from "./table.js";
 
+/** @import { Figure, Snapshot, Station, StationFigure, Update } from "./types.js" */
+
 const ARROW = "M1 7h9V3.5l5 4.5-5 4.5V9H1z";
+/** @type {Record<string, string>} */
 const PLACES = {
   devices: "#devices",
   broker: "#parts-title",
@@ -15,12 +18,16 @@ const PLACES = {
   tables: "#tables",
 };
 
+/** @param {Snapshot} snapshot */
 function lagOf(snapshot) {
   const lags = Object.values(snapshot.lag ?? {}).filter((lag) => typeof lag === "number");
   return lags.length ? lags.reduce((sum, lag) => sum + lag, 0) : null;
 }
 
-/** Figure, tooltip unit and short unit of the arrow into each box. */
+/**
+ * Figure, tooltip unit and short unit of the arrow into each box.
+ * @type {Record<string, (snapshot: Snapshot) => [Figure, string, string]>}
+ */
 const BETWEEN = {
   broker: (s) => [s.rates?.received, "messages/s", "msg/s"],
   gateway: (s) => [s.rates?.received, "messages/s", "msg/s"],
@@ -34,7 +41,7 @@ function makeFigure() {
   const value = el("dd");
   return {
     node: el("div", {}, name, value),
-    update: (item) => {
+    update: (/** @type {StationFigure} */ item) => {
       write(name, item.name);
       showFigure(value, item.value, (v) => figure(v, item.unit));
     },
@@ -62,7 +69,7 @@ function makeBox() {
   const node = el("li", { class: "hop" }, arrow, box);
   return {
     node,
-    update: ({ part, snapshot }) => {
+    update: (/** @type {{ part: Station, snapshot: Snapshot }} */ { part, snapshot }) => {
       write(label, part.label);
       attr(label, "href", PLACES[part.id] ?? "#flow");
       attr(node, "data-hop", part.id);
@@ -83,6 +90,7 @@ function makeBox() {
   };
 }
 
+/** @param {Element} root @returns {Update} */
 export function mountFlow(root) {
   const list = el("ol", { class: "flow" });
   root.append(list);

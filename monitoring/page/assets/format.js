@@ -1,6 +1,9 @@
 // Formats figures for display: three significant digits, and a dash for an unknown value. Pure functions.
 
+/** @import { Figure, Moment } from "./types.js" */
+
 const NONE = "–";
+/** @type {[number, string][]} */
 const STEPS = [
   [1e15, "P"],
   [1e12, "T"],
@@ -10,11 +13,12 @@ const STEPS = [
 ];
 const GROUPED = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
+/** @param {unknown} value @returns {value is number} */
 function isNumber(value) {
   return typeof value === "number" && !Number.isNaN(value);
 }
 
-/** Three significant digits without an exponent. */
+/** Three significant digits without an exponent. @param {number} value @returns {string} */
 function digits(value) {
   if (value < 0) return `−${digits(-value)}`;
   const size = Math.abs(value);
@@ -25,7 +29,7 @@ function digits(value) {
   return size === 0 ? "0" : "<0.001";
 }
 
-/** A count or a rate: in full below 100,000, then as 123 k or 4.56 M. */
+/** A count or a rate: in full below 100,000, then as 123 k or 4.56 M. @param {Figure} value */
 export function number(value) {
   if (!isNumber(value)) return NONE;
   if (!Number.isFinite(value)) return value > 0 ? "∞" : "−∞";
@@ -40,7 +44,7 @@ export function number(value) {
   return GROUPED.format(value);
 }
 
-/** Milliseconds: in ms below a second, in seconds below a minute, else as a duration. */
+/** Milliseconds: in ms below a second, in seconds below a minute, else as a duration. @param {Figure} value */
 export function millis(value) {
   if (!isNumber(value)) return NONE;
   if (Math.abs(value) < 1000) return `${digits(value)} ms`;
@@ -49,18 +53,22 @@ export function millis(value) {
 
 const TOP_BUCKET_MS = 60_000;
 
-/** A percentile of a latency histogram; from the last bucket's bound on, only that bound is known. */
+/**
+ * A percentile of a latency histogram; from the last bucket's bound on, only that bound is known.
+ * @param {Figure} value
+ */
 export function latency(value) {
   return isNumber(value) && value >= TOP_BUCKET_MS ? "> 60 s" : millis(value);
 }
 
-/** Seconds in at most two units: 4 s, 3 min 20 s, 5 h 2 min, 12 d 4 h. */
+/** Seconds in at most two units: 4 s, 3 min 20 s, 5 h 2 min, 12 d 4 h. @param {Figure} seconds @returns {string} */
 export function duration(seconds) {
   if (!isNumber(seconds)) return NONE;
   if (!Number.isFinite(seconds)) return "∞";
   if (seconds < 0) return `−${duration(-seconds)}`;
   if (seconds < 10) return `${Math.round(seconds * 10) / 10} s`;
   const whole = Math.round(seconds);
+  /** @type {[number, string][]} */
   const units = [
     [86_400, "d"],
     [3600, "h"],
@@ -75,6 +83,7 @@ export function duration(seconds) {
   return `${Math.floor(whole / size)} ${sign}${rest ? ` ${rest} ${next[1]}` : ""}`;
 }
 
+/** @param {Figure} value */
 export function bytes(value) {
   if (!isNumber(value)) return NONE;
   let scaled = value;
@@ -85,7 +94,10 @@ export function bytes(value) {
   return `${number(scaled)} PiB`;
 }
 
-/** A share in percent; between 99 and 100 it keeps up to three decimals and is never rounded up. */
+/**
+ * A share in percent; between 99 and 100 it keeps up to three decimals and is never rounded up.
+ * @param {Figure} ratio
+ */
 export function percent(ratio) {
   if (!isNumber(ratio)) return NONE;
   const value = ratio * 100;
@@ -93,7 +105,11 @@ export function percent(ratio) {
   return `${digits(Math.round(value * 100) / 100)} %`;
 }
 
-/** A share next to its objective: with enough decimals for hundredths of the error budget, never rounded up. */
+/**
+ * A share next to its objective: with enough decimals for hundredths of the error budget, never rounded up.
+ * @param {Figure} ratio
+ * @param {Figure} objective
+ */
 export function share(ratio, objective) {
   if (!isNumber(ratio)) return NONE;
   const budget = isNumber(objective) && objective < 1 ? 1 - objective : 0.01;
@@ -102,7 +118,7 @@ export function share(ratio, objective) {
   return `${Number((Math.floor(ratio * 100 * scale + 1e-6) / scale).toFixed(decimals))} %`;
 }
 
-/** The rest of an error budget; for an overspent budget, how many times it was spent. */
+/** The rest of an error budget; for an overspent budget, how many times it was spent. @param {Figure} left */
 export function budgetLeft(left) {
   if (!isNumber(left)) return NONE;
   if (left > 0) return percent(left);
@@ -110,7 +126,7 @@ export function budgetLeft(left) {
   return left > -0.05 ? "none left" : `none left (spent ${times < 10 ? times : number(times)} times)`;
 }
 
-/** A reading with six significant digits: a pressure of 1018.3 must not become 1,018. */
+/** A reading with six significant digits: a pressure of 1018.3 must not become 1,018. @param {Figure} value */
 export function reading(value) {
   if (!isNumber(value)) return NONE;
   const size = Math.abs(value);
@@ -118,35 +134,40 @@ export function reading(value) {
   return String(Number(value.toPrecision(6))).replace("-", "−");
 }
 
-/** Tick labels of an axis, with enough decimals to distinguish neighbours. */
+/**
+ * Tick labels of an axis, with enough decimals to distinguish neighbours.
+ * @param {number[]} values
+ * @param {number} step
+ */
 export function ticks(values, step) {
   let decimals = 0;
   while (decimals < 8 && Math.abs(step * 10 ** decimals - Math.round(step * 10 ** decimals)) > 1e-6) decimals += 1;
   return values.map((value) => (Math.abs(value) >= 1e5 ? number(value) : value.toFixed(decimals).replace("-", "−")));
 }
 
+/** @type {Record<string, (value: Figure) => string>} */
 const FORMATS = { ms: millis, s: duration, seconds: duration, bytes, B: bytes, ratio: percent, "": number };
 
-/** A figure with its unit, as the boxes of the flow show it. */
+/** A figure with its unit, as the boxes of the flow show it. @param {Figure} value @param {string} unit */
 export function figure(value, unit) {
-  if (unit in FORMATS) return FORMATS[unit](value);
+  if (Object.hasOwn(FORMATS, unit)) return FORMATS[unit](value);
   return isNumber(value) ? `${number(value)} ${unit}` : NONE;
 }
 
-/** Epoch seconds or an ISO text as a Date; null for anything else. */
+/** Epoch seconds or an ISO text as a Date; null for anything else. @param {Moment} at */
 export function instant(at) {
   const date = isNumber(at) ? new Date(at * 1000) : typeof at === "string" ? new Date(at) : null;
   return date && !Number.isNaN(date.getTime()) ? date : null;
 }
 
-/** The date in the browser's zone. */
+/** The date in the browser's zone. @param {Moment} at */
 export function day(at) {
   const date = instant(at);
   if (!date) return NONE;
   return [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((n) => String(n).padStart(2, "0")).join("-");
 }
 
-/** The time of day in the browser's zone, with the date unless it is today. */
+/** The time of day in the browser's zone, with the date unless it is today. @param {Moment} at */
 export function clock(at) {
   const date = instant(at);
   if (!date) return NONE;
@@ -155,7 +176,7 @@ export function clock(at) {
   return `${day(at)} ${time}`;
 }
 
-/** The instant in UTC, for tooltips. */
+/** The instant in UTC, for tooltips. @param {Moment} at */
 export function utc(at) {
   return instant(at)?.toISOString() ?? "";
 }

@@ -1,12 +1,19 @@
 // Small cards: the canary, the last audit, the machine and its disk.
 
-import { el, keyed } from "./dom.js";
+import { el, keyed, need } from "./dom.js";
 import { bytes, clock, day, duration, number, percent } from "./format.js";
 import { setState, stateBadge } from "./state.js";
 import { stepNodes } from "./steps.js";
 import { showFigure } from "./table.js";
 
-/** A card with figures in its content and a state next to its heading. */
+/** @import { CanaryFault } from "./canary.js" */
+/** @import { Disk, Figure, Update } from "./types.js" */
+
+/**
+ * A card with figures in its content and a state next to its heading.
+ * @param {Element} root
+ * @param {Record<string, [string, (value: any) => string]>} rows Label and format of each figure.
+ */
 function card(root, rows) {
   const badge = stateBadge();
   const values = Object.fromEntries(Object.keys(rows).map((name) => [name, el("dd", { "data-figure": name })]));
@@ -17,11 +24,11 @@ function card(root, rows) {
       Object.entries(rows).map(([name, [label]]) => el("div", {}, el("dt", {}, label), values[name])),
     ),
   );
-  const heading = root.parentElement.querySelector("h2");
+  const heading = need("h2", HTMLElement, root.parentElement ?? document);
   const top = el("div", { class: "box-top" });
   heading.replaceWith(top);
   top.append(heading, badge);
-  const show = (found) => {
+  const show = (/** @type {Record<string, any> | null | undefined} */ found) => {
     for (const [name, [, format]] of Object.entries(rows)) showFigure(values[name], found?.[name], format);
   };
   return { show, badge };
@@ -30,8 +37,10 @@ function card(root, rows) {
 /** CPU share of the last minute above which the machine is busy and everything on it may be late. */
 const MOST_BUSY = 0.9;
 
-const ago = (value) => (typeof value === "number" ? `${duration(value)} ago` : "–");
+const text = (/** @type {string | null} */ value) => value ?? "–";
+const ago = (/** @type {Figure} */ value) => (typeof value === "number" ? `${duration(value)} ago` : "–");
 
+/** @param {Element} root @param {() => CanaryFault | null} watch @returns {Update} */
 export function mountCanary(root, watch) {
   const { show, badge } = card(root, {
     published: ["published since start", number],
@@ -41,11 +50,12 @@ export function mountCanary(root, watch) {
   });
   return (snapshot) => {
     show(snapshot.canary);
-    const fault = watch(snapshot);
+    const fault = watch();
     setState(badge, fault?.state ?? "ok", fault?.word ?? "arriving");
   };
 }
 
+/** @param {Element} root @returns {Update} */
 export function mountAudit(root) {
   const { show, badge } = card(root, {
     messages: ["messages audited", number],
@@ -67,22 +77,23 @@ export function mountAudit(root) {
   };
 }
 
-/** Days until the disk is full, and the date; within two days also the time. */
+/** Days until the disk is full, and the date; within two days also the time. @param {Disk | undefined} disk */
 function forecast(disk) {
   const days = disk?.full_days;
-  if (typeof days !== "number") return null;
+  if (!disk || typeof days !== "number") return null;
   if (days >= 3650) return "> 10 years";
   if (typeof disk.full_at !== "number") return `${number(days)} days`;
   return `${number(days)} days, ${days < 2 ? clock(disk.full_at).replace(/:\d\d$/, "") : day(disk.full_at)}`;
 }
 
+/** @param {Element} root @returns {Update} */
 export function mountHost(root) {
   const { show, badge } = card(root, {
     cpu_ratio: ["CPU busy", percent],
     iowait_ratio: ["I/O wait", percent],
-    memory: ["memory available", (value) => value ?? "–"],
+    memory: ["memory available", text],
     free_bytes: ["disk free", bytes],
-    full: ["disk full in", (value) => value ?? "–"],
+    full: ["disk full in", text],
   });
   return ({ host, disk }) => {
     const memory =
@@ -93,7 +104,7 @@ export function mountHost(root) {
     const soon = typeof disk?.full_days === "number" && disk.full_days < 3;
     const known = typeof disk?.free_bytes === "number";
     if (soon) setState(badge, "bad", "disk full soon");
-    else if (host?.cpu_minute_ratio > MOST_BUSY) setState(badge, "warn", "CPU is busy");
+    else if ((host?.cpu_minute_ratio ?? 0) > MOST_BUSY) setState(badge, "warn", "CPU is busy");
     else setState(badge, known ? "ok" : "unknown", known ? "enough capacity" : "unknown");
   };
 }

@@ -5,11 +5,14 @@ import { ask } from "./api.js";
 const SECONDS = 1800;
 
 export class History {
+  /** @type {number[]} */
   at = [];
+  /** @type {Record<string, (number | null)[]>} */
   series = {};
 
   /** Replaces the page's history by the monitor's; newer snapshots of the page are kept. */
   async load() {
+    /** @type {{ at: number[], series: Record<string, (number | null)[]> }} */
     const { at, series } = await ask("/api/history");
     const newest = at.at(-1) ?? 0;
     const first = this.at.findIndex((moment) => moment > newest);
@@ -21,11 +24,16 @@ export class History {
     this.at = [...at, ...this.at.slice(own)];
   }
 
-  /** Adds a point. A pause becomes a gap in the lines, not a straight line across it. */
+  /**
+   * Adds a point. A pause becomes a gap in the lines, not a straight line across it.
+   * @param {number} at
+   * @param {Record<string, number | null> | undefined} point
+   */
   add(at, point) {
     const last = this.at.at(-1);
     if (last !== undefined && at <= last) return;
-    const step = this.at.length > 2 ? last - this.at.at(-2) : 2;
+    const [before, newest] = this.at.slice(-2);
+    const step = this.at.length > 2 ? newest - before : 2;
     if (last !== undefined && at - last > Math.max(10, 4 * step)) this.#push(last + 1, {});
     this.#push(at, point ?? {});
     let old = 0;
@@ -36,13 +44,14 @@ export class History {
     }
   }
 
+  /** @param {number} at @param {Record<string, number | null>} point */
   #push(at, point) {
     for (const name of Object.keys(point)) this.series[name] ??= this.at.map(() => null);
     this.at.push(at);
     for (const [name, values] of Object.entries(this.series)) values.push(point[name] ?? null);
   }
 
-  /** The series of these names as columns. */
+  /** The series of these names as columns. @param {string[]} names */
   columns(...names) {
     return names.map((name) => this.series[name] ?? this.at.map(() => null));
   }

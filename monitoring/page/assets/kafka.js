@@ -2,13 +2,15 @@
 
 import { attr, el, write } from "./dom.js";
 import { duration, number } from "./format.js";
-import { showName } from "./name.js";
+import { nameCell } from "./name.js";
 import { makeTable, showFigure } from "./table.js";
 import { showTopicLink } from "./topics.js";
 
-const text = (get) => (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), get(item));
+/** @import { GroupLag, PartitionLag, Update } from "./types.js" */
+
 const SOON_SECONDS = 24 * 3600;
 
+/** @param {HTMLElement} cell @param {GroupLag} item */
 function showLoss(cell, item) {
   const seconds = item.time_to_data_loss_seconds;
   const soon = typeof seconds === "number" && seconds < SOON_SECONDS;
@@ -16,15 +18,16 @@ function showLoss(cell, item) {
   attr(cell, "data-state", soon ? "bad" : null);
 }
 
+/** @param {Element} root @returns {Update} */
 export function mountKafka(root) {
   const brokers = el("output");
   const groups = makeTable({
     label: "Consumer groups",
-    keyOf: (item) => `${item.group} ${item.topic}`,
+    keyOf: (/** @type {GroupLag} */ item) => `${item.group} ${item.topic}`,
     empty: "No consumer groups yet.",
     stack: true,
     columns: [
-      { head: "Group", row: true, show: text((item) => item.group) },
+      { head: "Group", row: true, show: nameCell((item) => item.group) },
       { head: "Topic", show: showTopicLink },
       { head: "Lag", figure: true, show: (cell, item) => showFigure(cell, item.lag) },
       { head: "Behind by", figure: true, show: (cell, item) => showFigure(cell, item.lag_seconds, duration) },
@@ -34,7 +37,7 @@ export function mountKafka(root) {
   });
   const partitions = makeTable({
     label: "Partitions",
-    keyOf: (item) => `${item.topic} ${item.partition}`,
+    keyOf: (/** @type {PartitionLag} */ item) => `${item.topic} ${item.partition}`,
     cap: 64,
     columns: [
       { head: "Topic", row: true, show: showTopicLink },

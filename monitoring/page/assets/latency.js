@@ -5,6 +5,12 @@ import { attr, el, keyed, write } from "./dom.js";
 import { latency, millis } from "./format.js";
 import { showFigure } from "./table.js";
 
+/** @import { CanaryFault } from "./canary.js" */
+/** @import { History } from "./history.js" */
+/** @import { Hop, Quantiles, Update } from "./types.js" */
+/** @typedef {Hop & { from: number, end: number }} PlacedHop `from` and `end` in milliseconds. */
+
+/** @type {Record<string, string>} */
 const HOPS = {
   device_to_gateway: "device → gateway",
   gateway_to_kafka: "gateway → Kafka",
@@ -12,8 +18,10 @@ const HOPS = {
   read_to_commit: "read → commit",
   commit_to_queryable: "commit → queryable",
 };
+/** @type {(keyof Quantiles)[]} */
 const QUANTILES = ["p50", "p95", "p99"];
 
+/** @param {string} label @param {string} note */
 function figures(label, note) {
   const values = QUANTILES.map(() => el("dd"));
   const node = el(
@@ -28,11 +36,16 @@ function figures(label, note) {
   );
   return {
     node,
-    update: (found) => QUANTILES.forEach((name, index) => showFigure(values[index], found?.[name], latency)),
+    update: (/** @type {Quantiles | undefined} */ found) =>
+      QUANTILES.forEach((name, index) => showFigure(values[index], found?.[name], latency)),
   };
 }
 
-/** Each hop starts after the medians of the hops before it; its bar reaches to p50, in paler colours to p95 and p99. */
+/**
+ * Each hop starts after the medians of the hops before it; its bar reaches to p50, in paler colours to p95 and p99.
+ * @param {Hop[]} hops
+ * @returns {PlacedHop[]}
+ */
 function placed(hops) {
   let start = 0;
   const found = hops.map((hop) => {
@@ -47,24 +60,24 @@ function placed(hops) {
 function makeHop() {
   // Explicit roles, since a phone lays the rows out as a grid.
   const name = el("th", { scope: "row", role: "rowheader" });
-  const bars = QUANTILES.toReversed().map((quantile) => [quantile, el("span", { class: `fall fall-${quantile}` })]);
+  const bars = QUANTILES.toReversed().map((quantile) => ({ quantile, bar: el("span", { class: `fall fall-${quantile}` }) }));
   const track = el(
     "td",
     { class: "fall-track", "aria-hidden": "true" },
     el(
       "div",
       {},
-      bars.map(([, bar]) => bar),
+      bars.map(({ bar }) => bar),
     ),
   );
   const cells = QUANTILES.map(() => el("td", { class: "figure", role: "cell" }));
   const node = el("tr", { role: "row" }, name, track, cells);
   return {
     node,
-    update: (hop) => {
+    update: (/** @type {PlacedHop} */ hop) => {
       attr(node, "data-hop", hop.hop);
       write(name, HOPS[hop.hop] ?? hop.hop);
-      for (const [quantile, bar] of bars) {
+      for (const { quantile, bar } of bars) {
         bar.hidden = typeof hop[quantile] !== "number";
         bar.style.left = `${(100 * hop.from) / hop.end}%`;
         bar.style.width = `${(100 * Math.max(0, hop[quantile] ?? 0)) / hop.end}%`;
@@ -74,6 +87,7 @@ function makeHop() {
   };
 }
 
+/** @param {Element} root @param {History} history @param {() => CanaryFault | null} watch @returns {Update} */
 export function mountLatency(root, history, watch) {
   const canary = figures("Canary", "publish → queryable, last 2 min");
   const all = figures("All readings", "received → committed, last 2 min");
@@ -119,7 +133,7 @@ export function mountLatency(root, history, watch) {
     chart.node,
   );
   return (snapshot) => {
-    const fault = watch(snapshot);
+    const fault = watch();
     const lost = fault !== null && fault.waits !== null;
     missing.hidden = !lost;
     if (lost)

@@ -2,18 +2,23 @@
 
 import { el, fill } from "./dom.js";
 import { clock, number, utc } from "./format.js";
-import { showName } from "./name.js";
+import { nameCell } from "./name.js";
 import { stepNodes } from "./steps.js";
 import { makeTable, showFigure } from "./table.js";
 
-const name = (get) => (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), get(item));
+/** @import { LeftOutField } from "./types.js" */
 
+/** @param {HTMLElement} cell @param {LeftOutField} item */
 function showSince(cell, item) {
   showFigure(cell, item.since, clock);
   cell.title = utc(item.since);
 }
 
-/** Fills the cell again only when the step has changed, so that a button keeps the focus. */
+/**
+ * Fills the cell again only when the step has changed, so that a button keeps the focus.
+ * @param {HTMLElement} cell
+ * @param {LeftOutField} item
+ */
 function showStep(cell, item) {
   const step = item.next ?? "–";
   if (cell.dataset.step === step) return;
@@ -26,15 +31,15 @@ function showStep(cell, item) {
 export function leftOutTable() {
   return makeTable({
     label: "Fields left out",
-    keyOf: (item) => JSON.stringify([item.gateway, item.route, item.field]),
+    keyOf: (/** @type {LeftOutField} */ item) => JSON.stringify([item.gateway, item.route, item.field]),
     stack: true,
     empty: "No mapping on this device's routes leaves out a field.",
     columns: [
-      { head: "Field", row: true, show: name((item) => item.field) },
+      { head: "Field", row: true, show: nameCell((item) => item.field) },
       { head: "Count", figure: true, show: (cell, item) => showFigure(cell, item.count, number) },
       { head: "Since", show: showSince },
-      { head: "Route", show: name((item) => item.route) },
-      { head: "Gateway", show: name((item) => item.gateway) },
+      { head: "Route", show: nameCell((item) => item.route) },
+      { head: "Gateway", show: nameCell((item) => item.gateway) },
       { head: "Next step", show: showStep },
     ],
   });

@@ -10,29 +10,41 @@ import { wholeMessage } from "./payload.js";
 import { commandLine } from "./program.js";
 import { stepNodes } from "./steps.js";
 
-/** The lines of the payload, with the span above the carets marked; carets count code points. */
+/** @import { Child } from "./dom.js" */
+/** @import { WholeLetter } from "./types.js" */
+
+/**
+ * The lines of the payload, with the span above the carets marked; carets count code points.
+ * @param {string[]} lines
+ */
 function payloadNodes(lines) {
-  const carets = lines.length === 2 && /^( *)(\^+)$/.exec(lines[1]);
+  const carets = lines.length !== 2 ? null : /^( *)(\^+)$/.exec(lines[1]);
   if (!carets) return [visible(lines.join("\u0001")).replaceAll("\\u{1}", "\n")];
   const signs = [...lines[0]];
   const [from, to] = [carets[1].length, carets[1].length + carets[2].length];
-  const piece = (first, last) => visible(signs.slice(first, last).join(""));
+  const piece = (/** @type {number} */ first, /** @type {number} */ last = signs.length) =>
+    visible(signs.slice(first, last).join(""));
   // At the end of the text there is no character to mark.
   const place = from < signs.length ? el("mark", {}, piece(from, to)) : el("mark", { class: "end" }, "◀ the text ends here");
   return [piece(0, from), place, piece(to)];
 }
 
+/** @param {string} name @param {Child[]} value */
 function fact(name, ...value) {
   return el("div", {}, el("dt", {}, name), el("dd", {}, value));
 }
 
-/** The Kafka record of the dead letter: topic, partition and offset. */
-function recordNodes({ source_topic: topic, partition, offset }) {
+/**
+ * The Kafka record of the dead letter: topic, partition and offset.
+ * @param {string} topic
+ * @param {WholeLetter} letter
+ */
+function recordNodes(topic, { partition, offset }) {
   const address = topicAddress(topic);
   return [address ? el("a", { href: address }, visible(topic)) : visible(topic), ` partition ${partition}, offset ${offset}`];
 }
 
-/** The route that the next step's command drafts. */
+/** The route that the next step's command drafts. @param {string} draft */
 function draftNodes(draft) {
   const lines = draft.split("\n").map(visible);
   return [
@@ -42,8 +54,9 @@ function draftNodes(draft) {
   ];
 }
 
+/** @param {WholeLetter} letter @param {(next: string) => void} redrive */
 function letterNodes(letter, redrive) {
-  const optional = (name, text) =>
+  const optional = (/** @type {string} */ name, /** @type {string | null | undefined} */ text) =>
     text === null || text === undefined || text === ""
       ? null
       : fact(name, el("span", { class: "wrap" }, visible(text)));
@@ -65,7 +78,7 @@ function letterNodes(letter, redrive) {
       optional("Wanted", letter.wanted),
       optional("Redriven", letter.redriven_as),
       optional("Message id", letter.message_id),
-      letter.source_topic ? fact("Kafka", ...recordNodes(letter)) : null,
+      letter.source_topic ? fact("Kafka", ...recordNodes(letter.source_topic, letter)) : null,
     ]),
     el("h3", {}, "Message"),
     el(
@@ -86,12 +99,20 @@ function letterNodes(letter, redrive) {
   );
 }
 
-/** Shows dead letter `id`; `redrive(ids, next)` opens its redrive and gets its next step. */
+/**
+ * Shows dead letter `id`; `redrive(ids, next)` opens its redrive and gets its next step.
+ * @param {string} id
+ * @param {(ids: string[], next: string) => void} redrive
+ */
 export async function openLetter(id, redrive) {
-  const body = openPanel(["Dead letter ", nameNode(id)], el("p", { class: "muted" }, "Loading …"));
+  const waiting = el("p", { class: "muted" }, "Loading …");
+  const body = openPanel(["Dead letter ", nameNode(id)], waiting);
+  const show = (/** @type {Node} */ content) => {
+    if (waiting.isConnected) body.replaceChildren(content); // else the panel shows something newer
+  };
   try {
-    body.replaceChildren(letterNodes(await ask("/api/dead-letter", { id }), (next) => redrive([id], next)));
+    show(letterNodes(await ask("/api/dead-letter", { id }), (next) => redrive([id], next)));
   } catch (error) {
-    body.replaceChildren(failure(error));
+    show(failure(error));
   }
 }

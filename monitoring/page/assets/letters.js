@@ -1,54 +1,64 @@
 // Dead letters: counts by reason, and a list, newest first, to filter, select and redrive.
 
-import { ask } from "./api.js";
+import { ask, sentence } from "./api.js";
 import { causeTable } from "./causes.js";
-import { attr, el, fill, write } from "./dom.js";
+import { attr, el, fill, inner, need, write } from "./dom.js";
 import { clock, number } from "./format.js";
 import { openLetter } from "./letter.js";
-import { deviceLink, showName } from "./name.js";
+import { deviceLink, nameCell } from "./name.js";
 import { openRedrive } from "./redrive.js";
 import { makeTable, showFigure } from "./table.js";
 
+/** @import { Column } from "./table.js" */
+/** @import { Cause, DeadLetter, Snapshot } from "./types.js" */
+
 const LIMIT = 100;
 const LOOK_MS = 10_000;
-const name = (get) => (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), get(item));
+const showGot = nameCell((/** @type {DeadLetter} */ item) => item.got ?? "–");
 
+/** @param {HTMLElement} cell @param {DeadLetter} item */
 function showDevice(cell, item) {
   if (cell.dataset.device === (item.device ?? "")) return;
   cell.dataset.device = item.device ?? "";
   fill(cell, item.device ? deviceLink(item.device) : el("span", { class: "muted" }, "unknown"));
 }
 
-/** A table of dead letters; a click calls `open(id)`. With `chosen`, a Set of ids, dead letters can be selected. */
+/**
+ * A table of dead letters; a click calls `open(id)`. With `chosen`, a Set of ids, dead letters can be selected.
+ * @param {(id: string) => void} open
+ * @param {Set<string> | null} chosen
+ * @param {() => void} changed
+ */
 export function letterTable(open, chosen = null, changed = () => {}) {
-  const choose = {
+  /** @type {(ids: Set<string>) => Column<DeadLetter>} */
+  const choose = (ids) => ({
     head: "Selected",
     show: (cell, item) => {
-      if (!cell.firstChild) cell.append(el("input", { type: "checkbox" }));
-      const box = cell.firstChild;
+      const box = inner(cell, "input", { type: "checkbox" });
       attr(box, "aria-label", `Select dead letter ${item.id}`);
-      box.checked = chosen.has(item.id);
+      box.checked = ids.has(item.id);
       box.onchange = () => {
-        if (box.checked) chosen.add(item.id);
-        else chosen.delete(item.id);
+        if (box.checked) ids.add(item.id);
+        else ids.delete(item.id);
         changed();
       };
     },
-  };
+  });
+  /** @type {Column<DeadLetter>[]} */
   const columns = [
     {
       head: "Reason",
       row: true,
       show: (cell, item) => {
-        if (!cell.firstChild) cell.append(el("button", { type: "button", class: "link" }));
-        write(cell.firstChild, `${item.reason}${item.partial ? " (part)" : ""}`);
-        cell.firstChild.onclick = () => open(item.id);
-        attr(cell.firstChild, "data-letter", item.id);
+        const button = inner(cell, "button", { type: "button", class: "link" });
+        write(button, `${item.reason}${item.partial ? " (part)" : ""}`);
+        button.onclick = () => open(item.id);
+        attr(button, "data-letter", item.id);
       },
     },
     { head: "Device", show: showDevice },
-    { head: "Path", show: name((item) => item.path ?? "–") },
-    { head: "Got", show: (cell, item) => (cell.classList.add("rest"), name(({ got }) => got ?? "–")(cell, item)) },
+    { head: "Path", show: nameCell((item) => item.path ?? "–") },
+    { head: "Got", show: (cell, item) => (cell.classList.add("rest"), showGot(cell, item)) },
     { head: "Received", show: (cell, item) => showFigure(cell, item.received_at, clock) },
     { head: "Redriven", show: (cell, item) => write(cell, item.redriven_as ?? "–") },
   ];
@@ -57,20 +67,24 @@ export function letterTable(open, chosen = null, changed = () => {}) {
     keyOf: (item) => item.id,
     cap: LIMIT,
     empty: "No dead letters.",
-    columns: chosen ? [choose, ...columns] : columns,
+    columns: chosen ? [choose(chosen), ...columns] : columns,
   });
 }
 
 export class Letters {
+  /** @type {Set<string>} */
   #chosen = new Set();
+  /** @type {string[]} */
   #ids = [];
-  /** For each page after the first: the dead letter before which the page begins. */
+  /** For each page after the first: the dead letter before which the page begins. @type {string[]} */
   #befores = [];
   #allowed = false;
   #askedAt = -Infinity;
+  /** @type {number | null} */
   #total = null;
   #turn = 0;
 
+  /** @param {Element} root */
   constructor(root) {
     this.reason = el("select", { name: "reason" }, el("option", { value: "" }, "all reasons"));
     this.device = el("input", {
@@ -92,9 +106,10 @@ export class Letters {
       on: { click: () => this.redrive([...this.#chosen]) },
     });
     this.all = el("button", { type: "button", class: "button", on: { click: () => this.#chooseAll() } });
-    const turn = (name, click) => el("button", { type: "button", class: "button", on: { click } }, name);
+    const turn = (/** @type {string} */ name, /** @type {() => void} */ click) =>
+      el("button", { type: "button", class: "button", on: { click } }, name);
     this.newer = turn("← Newer", () => this.#turnTo(this.#befores.slice(0, -1)));
-    this.older = turn("Older →", () => this.#turnTo([...this.#befores, this.#ids.at(-1)]));
+    this.older = turn("Older →", () => this.#turnTo([...this.#befores, ...this.#ids.slice(-1)]));
     this.page = el("span", { class: "muted small", role: "status" });
     this.pages = el("p", { class: "row", hidden: true }, this.newer, this.older, this.page);
     this.problem = el("p", { class: "failure", role: "alert", hidden: true });
@@ -118,17 +133,20 @@ export class Letters {
     this.#count();
   }
 
-  /** Filters by reason and device, and scrolls to the list. */
+  /** Filters by reason and device, and scrolls to the list. @param {string} reason */
   filter(reason, device = "") {
     this.#offer([reason]);
     this.reason.value = reason;
     this.device.value = device;
     this.#turnTo([]);
-    document.getElementById("letters").scrollIntoView();
+    need("#letters", HTMLElement).scrollIntoView();
     this.reason.focus({ preventScroll: true });
   }
 
-  /** Reloads after new rejections, at most every LOOK_MS, since each reload reads the tables. */
+  /**
+   * Reloads after new rejections, at most every LOOK_MS, since each reload reads the tables.
+   * @param {Snapshot} snapshot
+   */
   update(snapshot) {
     this.#allowed = snapshot.redrive === true;
     this.#offer((snapshot.errors ?? []).map((item) => item.reason));
@@ -144,6 +162,7 @@ export class Letters {
     this.#askedAt = performance.now();
     const turn = ++this.#turn;
     try {
+      /** @type {{ causes: Cause[], letters: DeadLetter[] }} */
       const { causes, letters } = await ask("/api/dead-letters", {
         reason: this.reason.value,
         device: this.device.value,
@@ -158,18 +177,20 @@ export class Letters {
       this.table.update(letters);
       this.#showPages();
     } catch (error) {
-      write(this.problem, error.message);
+      if (turn !== this.#turn) return;
+      write(this.problem, sentence(error));
       this.problem.hidden = false;
     }
     this.#count();
   }
 
+  /** @param {string} id */
   open(id) {
     return openLetter(id, (ids, next) => this.redrive(ids, next));
   }
 
-  /** `next` is the next step of a single dead letter, or null. */
-  redrive(ids, next = null) {
+  /** `next` is the next step of a single dead letter. @param {string[]} ids */
+  redrive(ids, next = "") {
     openRedrive(ids, {
       allowed: this.#allowed,
       next,
@@ -181,6 +202,7 @@ export class Letters {
     });
   }
 
+  /** @param {string[]} befores */
   #turnTo(befores) {
     this.#befores = befores;
     return this.load();
@@ -194,6 +216,7 @@ export class Letters {
     write(this.page, count ? `${number(first + 1)} to ${number(first + count)}, newest first` : "no older dead letters");
   }
 
+  /** @param {string[]} reasons */
   #offer(reasons) {
     const there = new Set([...this.reason.options].map((option) => option.value));
     for (const reason of reasons) if (!there.has(reason)) this.reason.append(el("option", { value: reason }, reason));
@@ -203,7 +226,7 @@ export class Letters {
     const all = this.#chosen.size === this.#ids.length;
     this.#chosen.clear();
     if (!all) for (const id of this.#ids) this.#chosen.add(id);
-    for (const box of this.table.node.querySelectorAll("input[type=checkbox]")) box.checked = !all;
+    for (const box of this.table.node.querySelectorAll("input")) box.checked = !all;
     this.#count();
   }
 

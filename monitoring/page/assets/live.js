@@ -5,25 +5,36 @@ const LONGEST_MS = 60_000;
 const CHECK_MS = 250;
 const REOPEN_MS = 3000;
 
+/** @import { Snapshot } from "./types.js" */
+/** @typedef {"connecting" | "live" | "lost"} Connection */
+
 /**
  * Follows the stream at `address`. Calls `onSnapshot(snapshot)` for each new snapshot, and
  * `onState("connecting" | "live" | "lost", since)` for each change, with the Date of the last snapshot. A server that repeats
  * an old snapshot counts as silent.
  */
 export class Live {
+  /** @type {EventSource | null} */
   #source = null;
   #openedAt = 0;
-  #freshAt = null;
-  #freshDate = null;
+  #freshAt = 0;
+  #freshDate = new Date();
+  /** @type {number | null} */
   #lastAt = null;
+  /** @type {number[]} */
   #gaps = [];
+  /** @type {Connection} */
   #state = "connecting";
 
+  /**
+   * @param {string} address
+   * @param {(snapshot: Snapshot) => void} onSnapshot
+   * @param {(state: Connection, since: Date) => void} onState
+   */
   constructor(address, onSnapshot, onState) {
     this.address = address;
     this.onSnapshot = onSnapshot;
     this.onState = onState;
-    this.#freshDate = new Date();
   }
 
   start() {
@@ -43,6 +54,7 @@ export class Live {
     this.#source.addEventListener("snapshot", (event) => this.#take(event.data));
   }
 
+  /** @param {string} text */
   #take(text) {
     let snapshot;
     try {
@@ -70,11 +82,12 @@ export class Live {
   #check() {
     const now = performance.now();
     if (now - this.#freshAt > this.#patience()) this.#become("lost");
-    const closed = this.#source.readyState === EventSource.CLOSED;
+    const closed = this.#source?.readyState === EventSource.CLOSED;
     const hung = this.#state === "lost" && now - this.#freshAt > 2 * this.#patience();
     if ((closed || hung) && now - this.#openedAt > REOPEN_MS) this.#open();
   }
 
+  /** @param {Connection} state */
   #become(state) {
     if (state === this.#state) return;
     this.#state = state;

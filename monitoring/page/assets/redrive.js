@@ -1,12 +1,15 @@
 // Redrives dead letters: first a dry run with its report, then, after a second click, the real run.
 
-import { ask } from "./api.js";
+import { ErrorAnswer, ask } from "./api.js";
 import { el, fill } from "./dom.js";
 import { number } from "./format.js";
 import { nameNode } from "./name.js";
 import { failure, openPanel } from "./panel.js";
 import { stepNodes } from "./steps.js";
 import { keepToken, token } from "./token.js";
+
+/** @import { Child } from "./dom.js" */
+/** @import { RedriveReport } from "./types.js" */
 
 const COUNTS = [
   ["letters", "dead letters judged"],
@@ -21,26 +24,31 @@ const LISTS = [
   ["skipped", "skipped"],
 ];
 
+/** @param {string[]} ids @param {boolean} dryRun @returns {Promise<RedriveReport>} */
 async function post(ids, dryRun) {
+  // A header takes characters up to U+00FF. A token with another one is wrong, and the monitor's answer says so.
+  const sent = token()?.replace(/[^\u0000-\u00ff]/g, "?");
   return ask(
     "/api/redrive",
     {},
     {
       method: "POST",
-      headers: { "Content-Type": "application/json", Authorization: `Bearer ${token()}` },
+      headers: { "Content-Type": "application/json", Authorization: `Bearer ${sent}` },
       body: JSON.stringify({ ids, dry_run: dryRun }),
     },
   );
 }
 
-/** A report as rows; fields of a later version are left out. */
+/** A report as rows; fields of a later version are left out. @param {RedriveReport & Record<string, any>} report */
 function reportNodes(report) {
-  const row = (name, value) =>
+  const row = (/** @type {string} */ name, /** @type {number} */ value) =>
     el("tr", {}, el("th", { scope: "row" }, name), el("td", { class: "figure" }, number(value)));
   const counts = COUNTS.filter(([key]) => typeof report[key] === "number").map(([key, name]) => row(name, report[key]));
-  const lists = LISTS.flatMap(([key, name]) =>
-    Object.entries(report[key] ?? {}).map(([why, count]) => row(`${name}: ${why}`, count)),
-  );
+  const lists = LISTS.flatMap(([key, name]) => {
+    /** @type {Record<string, number>} */
+    const counted = report[key] ?? {};
+    return Object.entries(counted).map(([why, count]) => row(`${name}: ${why}`, count));
+  });
   const examples = (report.examples ?? []).map((example) =>
     el(
       "li",
@@ -62,7 +70,10 @@ function reportNodes(report) {
 
 const NAMED = 3;
 
-/** Ids without a dead letter; a mistyped or expired id must not look like a judged one. */
+/**
+ * Ids without a dead letter; a mistyped or expired id must not look like a judged one.
+ * @param {RedriveReport} report
+ */
 function unknownNodes({ unknown }) {
   const ids = Array.isArray(unknown) ? unknown : [];
   const count = ids.length || (typeof unknown === "number" ? unknown : 0);
@@ -73,7 +84,12 @@ function unknownNodes({ unknown }) {
   return el("p", { class: "note" }, what, which, ".");
 }
 
-/** The next step if nothing would be accepted, and buttons that lead back to the dead letters. */
+/**
+ * The next step if nothing would be accepted, and buttons that lead back to the dead letters.
+ * @param {string[]} ids
+ * @param {string} next
+ * @param {(id: string) => void} open
+ */
 function insteadNodes(ids, next, open) {
   const back = ids
     .slice(0, NAMED)
@@ -85,6 +101,7 @@ function insteadNodes(ids, next, open) {
   ];
 }
 
+/** @param {Child} why @param {() => void} then */
 function tokenForm(why, then) {
   const input = el("input", {
     type: "password",
@@ -93,7 +110,7 @@ function tokenForm(why, then) {
     required: true,
     spellcheck: "false",
   });
-  const submit = (event) => {
+  const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     keepToken(input.value.trim());
     then();
@@ -115,13 +132,18 @@ function tokenForm(why, then) {
 }
 
 /**
- * Opens the panel for these dead letters. `allowed` is true if the server has a token; `next` is the next step of a single dead
- * letter; `open(id)` shows a dead letter again; `done` is called after a real run.
+ * Opens the panel for these dead letters.
+ * @param {string[]} ids
+ * @param {object} options
+ * @param {boolean} options.allowed True if the server has a token.
+ * @param {string} options.next The next step of a single dead letter.
+ * @param {(id: string) => void} options.open Shows a dead letter again.
+ * @param {() => void} options.done Called after a real run.
  */
 export function openRedrive(ids, { allowed, next, open, done }) {
   const what = `${number(ids.length)} ${ids.length === 1 ? "dead letter" : "dead letters"}`;
   const body = openPanel(`Redrive ${what}`);
-  const show = (...nodes) => fill(body, el("div", { class: "stack" }, nodes.flat()));
+  const show = (/** @type {(Child | Child[])[]} */ ...nodes) => fill(body, el("div", { class: "stack" }, nodes.flat()));
   if (!allowed) {
     show(
       el("p", {}, "This page is read-only: the monitor has no token file."),
@@ -137,27 +159,33 @@ export function openRedrive(ids, { allowed, next, open, done }) {
     );
     return;
   }
-  const refused = (error, again) => {
-    if (error.status !== 401 && error.status !== 403) return show(failure(error));
+  const refused = (/** @type {unknown} */ error, /** @type {() => void} */ again) => {
+    if (!(error instanceof ErrorAnswer) || (error.status !== 401 && error.status !== 403)) return show(failure(error));
     keepToken("");
     return show(tokenForm(failure(error), again));
   };
+  /** @type {(dryRun: boolean) => Promise<void>} */
   const run = async (dryRun) => {
     if (!token())
       return show(
         tokenForm(el("p", {}, "A redrive writes to Kafka and needs the monitor's token."), () => run(dryRun)),
       );
-    show(
-      el("p", { class: "muted", role: "status" }, dryRun ? "Judging the dead letters; nothing is written …" : "Redriving …"),
-    );
+    const doing = dryRun ? "Judging the dead letters; nothing is written …" : "Redriving …";
+    const waiting = el("p", { class: "muted", role: "status" }, doing);
+    show(waiting);
+    // The panel may show something newer by then. The result of a real run is shown all the same.
+    const isWanted = () => {
+      if (!waiting.isConnected && !dryRun) openPanel(`Redrive ${what}`);
+      return waiting.isConnected || !dryRun;
+    };
     try {
       const report = await post(ids, dryRun);
-      return dryRun ? preview(report) : finished(report);
+      if (isWanted()) (dryRun ? preview : finished)(report);
     } catch (error) {
-      return refused(error, () => run(dryRun));
+      if (isWanted()) refused(error, () => run(dryRun));
     }
   };
-  const preview = (report) => {
+  const preview = (/** @type {RedriveReport} */ report) => {
     const go = el(
       "button",
       { type: "button", class: "button danger", on: { click: () => run(false) } },
@@ -173,7 +201,7 @@ export function openRedrive(ids, { allowed, next, open, done }) {
     );
     if (!go.disabled) go.focus();
   };
-  const finished = (report) => {
+  const finished = (/** @type {RedriveReport} */ report) => {
     show(
       el("p", { role: "status" }, "Done. The journal holds the outcome of each dead letter. A second redrive stores nothing twice."),
       unknownNodes(report),

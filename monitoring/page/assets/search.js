@@ -1,21 +1,26 @@
 // Device search by part of a name. `/` focuses it, arrow keys move through the results, Escape leaves it.
 
-import { ask } from "./api.js";
-import { el, fill, write } from "./dom.js";
+import { ask, isAbort, sentence } from "./api.js";
+import { el, fill, need, write } from "./dom.js";
 import { clock } from "./format.js";
 import { deviceAddress, deviceLink } from "./name.js";
+
+/** @import { Device } from "./types.js" */
 
 const WAIT_MS = 200;
 const LIMIT = 20;
 
 export function mountSearch() {
-  const form = document.getElementById("search");
-  const input = form.querySelector("input");
-  const list = form.querySelector("ul");
-  const count = form.querySelector("[role=status]");
-  let waiting = null;
-  let asked = null;
-  let answered = null; // the input that the list answers
+  const form = need("#search", HTMLFormElement);
+  const input = need("input", HTMLInputElement, form);
+  const list = need("ul", HTMLElement, form);
+  const count = need("[role=status]", HTMLElement, form);
+  /** @type {number | undefined} */
+  let waiting;
+  /** @type {AbortController | undefined} */
+  let asked;
+  /** The input that the list answers. @type {string | undefined} */
+  let answered;
 
   const close = () => {
     clearTimeout(waiting);
@@ -24,7 +29,7 @@ export function mountSearch() {
     write(count, "");
   };
 
-  const show = (devices) => {
+  const show = (/** @type {Device[]} */ devices) => {
     fill(
       list,
       devices.map((row) =>
@@ -49,8 +54,9 @@ export function mountSearch() {
       show((await ask("/api/devices", { search: words, limit: LIMIT }, { signal: asked.signal })).devices);
       answered = words;
     } catch (error) {
-      if (error.name !== "AbortError") fill(list, el("li", { class: "failure" }, error.message));
-      if (error.name !== "AbortError") list.hidden = false;
+      if (isAbort(error)) return;
+      fill(list, el("li", { class: "failure" }, sentence(error)));
+      list.hidden = false;
     }
   };
 
@@ -70,8 +76,9 @@ export function mountSearch() {
     if (to) input.value = "";
   });
   form.addEventListener("keydown", (event) => {
+    /** @type {HTMLElement[]} */
     const stops = [input, ...list.querySelectorAll("a")];
-    const at = stops.indexOf(document.activeElement);
+    const at = stops.findIndex((stop) => stop === document.activeElement);
     if (event.key === "Escape") {
       event.stopPropagation();
       if (list.hidden) input.blur();
@@ -83,16 +90,17 @@ export function mountSearch() {
     }
   });
   list.addEventListener("click", (event) => {
-    if (!event.target.closest("a") || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    const link = event.target instanceof Element && event.target.closest("a");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
     close();
     input.value = "";
   });
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest?.("input, textarea, select, [contenteditable]");
+    const typing = event.target instanceof Element && event.target.closest("input, textarea, select, [contenteditable]");
     if (event.key !== "/" || typing || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     input.focus();
     input.select();
   });
-  document.addEventListener("click", (event) => form.contains(event.target) || close());
+  document.addEventListener("click", (event) => (event.target instanceof Node && form.contains(event.target)) || close());
 }

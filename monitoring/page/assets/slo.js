@@ -5,17 +5,22 @@ import { budgetLeft, duration, percent, share } from "./format.js";
 import { setState, stateBadge } from "./state.js";
 import { showFigure } from "./table.js";
 
+/** @import { Objective, Update } from "./types.js" */
+/** @typedef {keyof typeof MEANING} ObjectiveId */
+
 const MEANING = {
-  freshness: (slo) => `Canary readings queryable within ${duration(slo.threshold_seconds)}`,
+  freshness: (/** @type {Partial<Objective>} */ slo) => `Canary readings queryable within ${duration(slo.threshold_seconds)}`,
   validity: () => "Messages that are not rejected",
 };
 
+/** @type {Record<ObjectiveId, [string, string, string]>} */
 const NEXT = {
   freshness: ["Find the slow hop: ", "#latency", "Latency"],
   validity: ["Find the rejection reasons: ", "#errors", "Errors"],
 };
 const BURN_RATES = "Burn-rate alerts report this. They need Prometheus and at least 40 min of data";
 
+/** @param {ObjectiveId} id */
 function makeObjective(id) {
   const badge = stateBadge();
   const good = el("dd");
@@ -52,17 +57,17 @@ function makeObjective(id) {
     bar,
     next,
   );
-  const update = (slo, burnRates) => {
+  const update = (/** @type {Partial<Objective>} */ slo, /** @type {boolean} */ burnRates) => {
     write(meaning, `${MEANING[id](slo)}${slo.window_seconds ? `, last ${duration(slo.window_seconds)}` : ""}`);
     showFigure(good, slo.good_ratio, (ratio) => share(ratio, slo.objective));
     showFigure(goal, slo.objective, percent);
     showFigure(left, slo.budget_left, budgetLeft);
-    const known = typeof slo.budget_left === "number";
-    const part = known ? Math.max(0, Math.min(1, slo.budget_left)) : 0;
+    const rest = slo.budget_left ?? null;
+    const part = rest === null ? 0 : Math.max(0, Math.min(1, rest));
     fillBar.style.width = `${100 * part}%`;
     attr(bar, "aria-valuenow", Math.round(100 * part));
-    attr(bar, "aria-valuetext", known ? budgetLeft(slo.budget_left) : "unknown");
-    const state = !known ? "unknown" : slo.budget_left <= 0 ? "bad" : slo.budget_left < 0.25 ? "warn" : "ok";
+    attr(bar, "aria-valuetext", rest === null ? "unknown" : budgetLeft(rest));
+    const state = rest === null ? "unknown" : rest <= 0 ? "bad" : rest < 0.25 ? "warn" : "ok";
     attr(bar, "data-state", state);
     next.hidden = state !== "bad" && state !== "warn";
     rules.hidden = state !== "bad";
@@ -76,10 +81,12 @@ function makeObjective(id) {
   return { node, update };
 }
 
+/** @param {Element} root @returns {Update} */
 export function mountObjectives(root) {
-  const parts = Object.keys(MEANING).map((id) => [id, makeObjective(id)]);
-  root.append(...parts.map(([, part]) => part.node));
+  const ids = /** @type {ObjectiveId[]} */ (Object.keys(MEANING));
+  const parts = ids.map((id) => ({ id, ...makeObjective(id) }));
+  root.append(...parts.map(({ node }) => node));
   return (snapshot) => {
-    for (const [id, part] of parts) part.update(snapshot.slo?.[id] ?? {}, snapshot.burn_rate_alerts === true);
+    for (const { id, update } of parts) update(snapshot.slo?.[id] ?? {}, snapshot.burn_rate_alerts === true);
   };
 }

@@ -1,25 +1,35 @@
 // The status line and the tab's title: readiness, alerts, servers, and the age of the figures.
 
-import { attr, el, fill, keyed, write } from "./dom.js";
+import { attr, el, fill, keyed, need, write } from "./dom.js";
 import { clock, duration } from "./format.js";
 import { countedAlerts } from "./alerts.js";
 import { safeAddress } from "./runbook.js";
 import { setState, stateBadge, stateOfPart } from "./state.js";
 
-const state = document.getElementById("state");
-const fresh = document.getElementById("fresh");
-const lost = document.getElementById("lost");
-const parts = document.getElementById("parts");
-const icon = document.querySelector('link[rel="icon"]');
+/** @import { Connection } from "./live.js" */
+/** @import { Alert, PartState, Server, Snapshot } from "./types.js" */
+/** @typedef {{ kind: "bad" | "warn" | "ok", words: string, href: string | null }} Verdict */
+
+const state = need("#state", HTMLElement);
+const fresh = need("#fresh", HTMLElement);
+const lost = need("#lost", HTMLElement);
+const parts = need("#parts", HTMLElement);
+const icon = need('link[rel="icon"]', HTMLLinkElement);
 let title = "Tidegate";
+/** @type {Record<string, string>} */
 const BUDGET_ALERTS = { freshness: "TidegateFreshnessBudgetBurns", validity: "TidegateValidityBudgetBurns" };
 
-/** Problems, each with a link: parts that are not ready, bad stations, alerts, missed objectives. */
+/**
+ * Problems, each with a link: parts that are not ready, bad stations, alerts, missed objectives.
+ * @param {Snapshot} snapshot
+ * @returns {Verdict[]}
+ */
 function verdicts(snapshot) {
   const firing = countedAlerts(snapshot.alerts ?? []);
   const parts = snapshot.parts ?? {};
   const lacking = Object.keys(parts).filter((name) => !["ready", "done"].includes(parts[name].state));
   const stations = (snapshot.flow ?? []).filter((station) => station.state === "bad");
+  /** @type {Verdict[]} */
   const found = [];
   if (!snapshot.ready) {
     const down = stations.length > 0 || lacking.some((name) => stateOfPart(parts[name].state) === "bad");
@@ -39,22 +49,29 @@ function verdicts(snapshot) {
   return [...found, { kind: "warn", words: found.length ? words : `Ready, ${words}`, href: "#slo" }];
 }
 
-/** Objectives that are missed now, except those that an alert already reports. */
+/**
+ * Objectives that are missed now, except those that an alert already reports.
+ * @param {Snapshot} snapshot
+ * @param {Alert[]} firing
+ */
 function missedObjectives(snapshot, firing) {
   const told = new Set(firing.map(({ name }) => name));
   return Object.keys(BUDGET_ALERTS).filter((id) => snapshot.slo?.[id]?.burns === true && !told.has(BUDGET_ALERTS[id]));
 }
 
+/** @param {string[]} names */
 function listed(names) {
   return names.slice(0, 2).join(", ") + (names.length > 2 ? ` and ${names.length - 2} more` : "");
 }
 
+/** @param {Verdict} verdict */
 function makeVerdict({ href }) {
   const badge = stateBadge();
   const node = href ? el("a", { href }, badge) : el("span", {}, badge);
-  return { node, update: ({ kind, words }) => setState(badge, kind, words) };
+  return { node, update: (/** @type {Verdict} */ { kind, words }) => setState(badge, kind, words) };
 }
 
+/** @param {HTMLElement} node @param {string} name @param {Server | undefined} server */
 function showServer(node, name, server) {
   const href = server?.url ? safeAddress(server.url) : null;
   const word = !server?.url ? "not used" : server.up === true ? "up" : server.up === false ? "down" : "unknown";
@@ -70,7 +87,7 @@ function makePart() {
   const node = el("li", {}, name, mark, words);
   return {
     node,
-    update: ([part, { state: word, since, detail }]) => {
+    update: (/** @type {[string, PartState]} */ [part, { state: word, since, detail }]) => {
       write(name, part);
       setState(mark, stateOfPart(word), word);
       const well = stateOfPart(word) === "ok";
@@ -85,10 +102,12 @@ function makePart() {
 
 let shownServers = "";
 
+/** @param {Snapshot} snapshot */
 export function showStatus(snapshot) {
   const found = verdicts(snapshot);
   keyed(state, found, ({ href }) => href, makeVerdict);
-  const kind = ["bad", "warn", "ok"].find((each) => found.some((verdict) => verdict.kind === each));
+  const kinds = new Set(found.map((verdict) => verdict.kind));
+  const kind = kinds.has("bad") ? "bad" : kinds.has("warn") ? "warn" : "ok";
   const words = found.map((verdict) => verdict.words).join(" · ");
   title = `${{ bad: "●", warn: "▲", ok: "✓" }[kind]} ${words} – Tidegate`;
   if (document.title !== title) document.title = title;
@@ -96,24 +115,29 @@ export function showStatus(snapshot) {
   const servers = JSON.stringify([snapshot.prometheus, snapshot.alertmanager]);
   if (servers !== shownServers) {
     shownServers = servers;
-    showServer(document.getElementById("prometheus"), "Prometheus", snapshot.prometheus);
-    showServer(document.getElementById("alertmanager"), "Alertmanager", snapshot.alertmanager);
+    showServer(need("#prometheus", HTMLElement), "Prometheus", snapshot.prometheus);
+    showServer(need("#alertmanager", HTMLElement), "Alertmanager", snapshot.alertmanager);
   }
   keyed(parts, Object.entries(snapshot.parts ?? {}), ([part]) => part, makePart);
-  write(document.getElementById("version"), snapshot.version ? `version ${snapshot.version}` : "");
+  write(need("#version", HTMLElement), snapshot.version ? `version ${snapshot.version}` : "");
   write(fresh, `live, as of ${clock(snapshot.at)}`);
 }
 
-let ticking = null;
+/** @type {number | undefined} */
+let ticking;
 
-/** Shows whether the figures are live. While the connection is lost, the page is grey and counts the time since the last snapshot. */
+/**
+ * Shows whether the figures are live. While the connection is lost, the page is grey and counts the time since the last snapshot.
+ * @param {Connection} word
+ * @param {Date} since
+ */
 export function showConnection(word, since) {
   document.documentElement.dataset.live = word;
   clearInterval(ticking);
   lost.hidden = word !== "lost";
   if (word === "lost") {
-    const text = lost.querySelector(".lost-since");
-    write(lost.querySelector(".lost-what"), `No live data since ${clock(since.getTime() / 1000)}.`);
+    const text = need(".lost-since", HTMLElement, lost);
+    write(need(".lost-what", HTMLElement, lost), `No live data since ${clock(since.getTime() / 1000)}.`);
     const count = () =>
       write(text, `${duration(Math.round((Date.now() - since.getTime()) / 1000))} ago; reconnecting …`);
     count();

@@ -7,7 +7,9 @@ import { withRunbooks } from "./runbook.js";
 
 const LONGEST = 4000;
 
-/** The text's pieces: words, code and commands. */
+/** @typedef {{ kind: "words" | "code" | "command", text: string }} Piece */
+
+/** The text's pieces: words, code and commands. @param {string} text @returns {Piece[]} */
 function piecesOf(text) {
   return String(text)
     .slice(0, LONGEST)
@@ -18,7 +20,11 @@ function piecesOf(text) {
     });
 }
 
-/** "`cmd`: shows the parts." becomes "Shows the parts." with the command below. */
+/**
+ * "`cmd`: shows the parts." becomes "Shows the parts." with the command below.
+ * @param {Piece[]} pieces
+ * @returns {Piece[]}
+ */
 function withoutFirst(pieces) {
   const [before, command, after] = pieces;
   if (before?.text.trim() || command?.kind !== "command" || !/^:\s/.test(after?.text ?? "")) return pieces;
@@ -26,7 +32,7 @@ function withoutFirst(pieces) {
   return [{ kind: "words", text: words.charAt(0).toUpperCase() + words.slice(1) }, ...pieces.slice(3)];
 }
 
-/** "Then run `cmd`." becomes "Then run:" with the command below. */
+/** "Then run `cmd`." becomes "Then run:" with the command below. @param {Piece[]} pieces @returns {Piece[]} */
 function withoutLast(pieces) {
   const [words, command, end] = pieces.slice(-3);
   if (pieces.length < 3 || command.kind !== "command" || !/^[.\s]*$/.test(end.text)) return pieces;
@@ -34,11 +40,12 @@ function withoutLast(pieces) {
   return [...pieces.slice(0, -3), { kind: "words", text: !text || /[:;,?!]$/.test(text) ? text : `${text}:` }];
 }
 
+/** @param {Piece} piece @returns {(Node | string)[]} */
 function nodesOf({ kind, text }) {
   return kind === "words" ? withRunbooks(text) : [el("code", {}, shortCommand(text))];
 }
 
-/** Nodes of one sentence or step. */
+/** Nodes of one sentence or step. @param {string} text */
 export function stepNodes(text) {
   const pieces = piecesOf(text);
   const commands = pieces.filter(({ kind }) => kind === "command");

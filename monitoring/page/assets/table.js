@@ -1,11 +1,20 @@
 // A table that is updated in place: rows keep their nodes; long lists are cut, with a note.
 
-import { attr, el, keyed, write } from "./dom.js";
+import { attr, el, keyed, need, write } from "./dom.js";
 import { number } from "./format.js";
 
 const CAP = 50;
 
-/** Fades the right edge while there is more to scroll to. */
+/**
+ * @template T
+ * @typedef {object} Column
+ * @property {string} head
+ * @property {(cell: HTMLElement, item: T) => unknown} show
+ * @property {boolean} [figure] Aligns numbers to the right.
+ * @property {boolean} [row] Makes the cell the row's header.
+ */
+
+/** Fades the right edge while there is more to scroll to. @param {Element} scroller */
 function fade(scroller) {
   attr(scroller, "data-more", scroller.scrollWidth - scroller.clientWidth - scroller.scrollLeft > 2);
 }
@@ -13,16 +22,23 @@ function fade(scroller) {
 /** A table larger than its place is scrolled by keyboard; only then is it a tab stop. */
 const overflowing = new ResizeObserver((entries) => {
   for (const scroller of new Set(entries.map(({ target }) => target.closest(".scroll")))) {
+    if (!scroller) continue;
     fade(scroller);
     const wide = scroller.scrollWidth > scroller.clientWidth || scroller.scrollHeight > scroller.clientHeight;
     attr(scroller, "tabindex", wide ? "0" : null);
     attr(scroller, "role", wide ? "region" : null);
-    attr(scroller, "aria-label", wide ? scroller.querySelector("caption").textContent : null);
+    attr(scroller, "aria-label", wide ? need("caption", HTMLElement, scroller).textContent : null);
   }
 });
 
-/** Shows a figure; the exact value is in data-value and, if it was shortened, in the title. */
-export function showFigure(node, value, format = number) {
+/**
+ * Shows a figure; the exact value is in data-value and, if it was shortened, in the title.
+ * @template V
+ * @param {Element} node
+ * @param {V} value
+ * @param {(value: V) => string} [format]
+ */
+export function showFigure(node, value, format = /** @type {(value: any) => string} */ (number)) {
   const exact = value === null || value === undefined ? "" : String(value);
   const text = format(value);
   write(node, text);
@@ -31,13 +47,20 @@ export function showFigure(node, value, format = number) {
 }
 
 /**
- * A table with `columns` of {head, show(cell, item), figure?, row?}: `figure` aligns numbers to the right, `row` is the row's
- * header. On a phone, `stack` puts the cells of a row below each other.
+ * A table. On a phone, `stack` puts the cells of a row below each other.
  * `update(items, known)` shows the first `cap` items. Without items it shows `empty` if `known` is true, else "Not known yet."
+ * @template T
+ * @param {object} options
+ * @param {string} options.label
+ * @param {Column<T>[]} options.columns
+ * @param {(item: T) => unknown} options.keyOf
+ * @param {number} [options.cap]
+ * @param {string} [options.empty]
+ * @param {boolean} [options.stack]
  */
 export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None.", stack = false }) {
   const body = el("tbody");
-  const role = (name) => (stack ? name : null); // explicit roles, since stacked rows are laid out as a grid
+  const role = (/** @type {string} */ name) => (stack ? name : null); // explicit roles, since stacked rows are laid out as a grid
   const heads = columns.map(({ head, figure }) =>
     el("th", { scope: "col", class: figure ? "figure" : null, role: role("columnheader") }, head),
   );
@@ -51,6 +74,7 @@ export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None.", s
   );
   const nothing = el("p", { class: "muted" }, "Not known yet.");
   const more = el("p", { class: "muted" });
+  /** @type {HTMLElement} */
   const scroller = el("div", { class: "scroll", on: { scroll: () => fade(scroller) } }, table);
   overflowing.observe(scroller);
   overflowing.observe(table);
@@ -63,10 +87,10 @@ export function makeTable({ label, columns, keyOf, cap = CAP, empty = "None.", s
     );
     return {
       node: el("tr", { role: role("row") }, cells),
-      update: (item) => columns.forEach(({ show }, index) => show(cells[index], item)),
+      update: (/** @type {T} */ item) => columns.forEach(({ show }, index) => show(cells[index], item)),
     };
   };
-  const update = (items, known = true) => {
+  const update = (/** @type {T[]} */ items, known = true) => {
     keyed(body, items.slice(0, cap), keyOf, make);
     scroller.hidden = items.length === 0;
     nothing.hidden = items.length > 0;

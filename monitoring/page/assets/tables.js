@@ -4,10 +4,13 @@ import { bytes, duration } from "./format.js";
 import { showName } from "./name.js";
 import { makeTable, showFigure } from "./table.js";
 
+/** @import { TableFigures, Update } from "./types.js" */
+
+/** @param {Element} root @returns {Update} */
 export function mountTables(root) {
   const table = makeTable({
     label: "Tables",
-    keyOf: (item) => item.name,
+    keyOf: (/** @type {TableFigures} */ item) => item.name,
     empty: "No tables yet. The stream creates them.",
     columns: [
       { head: "Table", row: true, show: (cell, item) => showName(cell, item.name) },

@@ -2,6 +2,7 @@
 (() => {
   const KEY = "tidegate-theme";
   const system = matchMedia("(prefers-color-scheme: dark)");
+  /** @type {string | null} */
   let chosen = null;
   try {
     chosen = localStorage.getItem(KEY);
@@ -9,7 +10,7 @@
     // Storage may be forbidden; the choice then lasts as long as the page.
   }
   const show = () => {
-    document.documentElement.dataset.theme = ["dark", "light"].includes(chosen)
+    document.documentElement.dataset.theme = chosen === "dark" || chosen === "light"
       ? chosen
       : system.matches
         ? "dark"

@@ -1,6 +1,7 @@
 // The token that allows redrives: taken once from the address, then kept in this tab only.
 
 const KEY = "tidegate-token";
+/** @type {string | null} */
 let kept = null;
 
 /** Takes `#token=…` out of the address before it can be copied or bookmarked. */
@@ -17,6 +18,7 @@ export function adoptToken() {
   keepToken(token);
 }
 
+/** @param {string} token */
 export function keepToken(token) {
   kept = token || null;
   try {

@@ -1,9 +1,9 @@
 // One topic: its partitions, consumer groups, and records, newest first. Reading them leaves no trace in Kafka.
 
 import { ask } from "./api.js";
-import { attr, el, fill, write } from "./dom.js";
+import { attr, el, fill, inner, write } from "./dom.js";
 import { bytes, duration } from "./format.js";
-import { deviceAddress, nameNode, showName, visible } from "./name.js";
+import { deviceAddress, nameCell, nameNode, showName, visible } from "./name.js";
 import { failure } from "./panel.js";
 import { openRecord } from "./record.js";
 import { deviceOf, gist, moment, preview } from "./record_text.js";
@@ -12,24 +12,31 @@ import { TopicForm } from "./topic_form.js";
 import { aboutSentence, lookSentence } from "./topic_sentence.js";
 import { showInSync, showTime } from "./topics.js";
 
+/** @import { Question } from "./topic_form.js" */
+/** @import { Figure, FoundRecords, GroupLag, KafkaRecord, Partition, Snapshot, Topic } from "./types.js" */
+/** @typedef {{ record: KafkaRecord, device: string | null }} Row */
+
 const LIMIT = 50;
 const FOLLOW_MS = 2000;
 const ABOUT_MS = 10_000;
 const NARROW = matchMedia("(max-width: 599px)");
 
+/** @param {HTMLElement} cell @param {Row} row */
 function showKey(cell, { record, device }) {
   const text = record.key === null ? null : preview(record.key);
   const address = device !== null && text === device ? deviceAddress(device) : null;
-  const tag = address ? "A" : "BDI";
-  if (cell.firstChild?.nodeName !== tag) fill(cell, el(tag.toLowerCase()));
-  if (address) attr(cell.firstChild, "href", address);
-  showName(cell.firstChild, text);
+  const tag = address ? "a" : "bdi";
+  if (cell.firstElementChild?.localName !== tag) fill(cell, el(tag));
+  const name = inner(cell, tag);
+  if (address) attr(name, "href", address);
+  showName(name, text);
 }
 
+/** @param {(record: KafkaRecord) => void} open */
 function recordTable(open) {
   return makeTable({
     label: "Records",
-    keyOf: ({ record }) => `${record.partition}:${record.offset}`,
+    keyOf: (/** @type {Row} */ { record }) => `${record.partition}:${record.offset}`,
     cap: 200,
     empty: "No records here.",
     stack: true,
@@ -38,7 +45,7 @@ function recordTable(open) {
         head: "Time",
         row: true,
         show: (cell, { record }) => {
-          const button = cell.firstChild ?? cell.appendChild(el("button", { type: "button", class: "link" }));
+          const button = inner(cell, "button", { type: "button", class: "link" });
           write(button, moment(record.at_ms));
           attr(button, "aria-label", `Record ${record.offset} of partition ${record.partition}, ${moment(record.at_ms)}`);
           attr(button, "data-record", `${record.partition}:${record.offset}`);
@@ -51,10 +58,7 @@ function recordTable(open) {
       { head: "Size", figure: true, show: (cell, { record }) => showFigure(cell, record.size_bytes, bytes) },
       {
         head: "Value",
-        show: (cell, { record }) => {
-          const text = cell.firstChild ?? cell.appendChild(el("bdi", { class: "preview", dir: "ltr" }));
-          write(text, visible(gist(record)));
-        },
+        show: (cell, { record }) => write(inner(cell, "bdi", { class: "preview", dir: "ltr" }), visible(gist(record))),
       },
     ],
   });
@@ -63,7 +67,7 @@ function recordTable(open) {
 function partitionTable() {
   return makeTable({
     label: "Partitions",
-    keyOf: (item) => item.partition,
+    keyOf: (/** @type {Partition} */ item) => item.partition,
     cap: 200,
     stack: true,
     columns: [
@@ -79,7 +83,7 @@ function partitionTable() {
   });
 }
 
-/** An offset with all its digits, so that it can be used in other tools. */
+/** An offset with all its digits, so that it can be used in other tools. @param {Figure} value */
 function plain(value) {
   return typeof value === "number" ? String(value) : "–";
 }
@@ -87,10 +91,10 @@ function plain(value) {
 function groupTable() {
   return makeTable({
     label: "Consumer groups",
-    keyOf: (item) => item.group,
+    keyOf: (/** @type {GroupLag} */ item) => item.group,
     empty: "No consumer group that the monitor knows reads this topic.",
     columns: [
-      { head: "Group", row: true, show: (cell, item) => showName(cell.firstChild ?? cell.appendChild(el("bdi")), item.group) },
+      { head: "Group", row: true, show: nameCell((item) => item.group) },
       { head: "Lag", figure: true, show: (cell, item) => showFigure(cell, item.lag) },
       { head: "Behind by", figure: true, show: (cell, item) => showFigure(cell, item.lag_seconds, duration) },
     ],
@@ -98,22 +102,27 @@ function groupTable() {
 }
 
 export class TopicPage {
+  /** @type {string | null} */
   #topic = null;
   #turn = 0;
-  #timers = { follow: null, about: null };
+  /** @type {{ follow?: number, about?: number }} */
+  #timers = {};
+  /** The page of records that the table shows. @type {FoundRecords | null} */
   #last = null;
 
+  /** @param {Element} root */
   constructor(root) {
     this.title = el("h2", { tabindex: "-1" });
     this.facts = el("p", { class: "muted" });
     this.partitions = partitionTable();
     this.groups = groupTable();
-    this.table = recordTable((record) => openRecord(this.#topic, record));
+    this.table = recordTable((record) => openRecord(this.#topic ?? "", record));
     this.form = new TopicForm({ changed: () => this.show(), follow: (on) => this.#follow(on) });
     this.aboutProblem = el("div");
     this.problem = el("div");
     this.told = el("p", { class: "muted", role: "status" });
-    const button = (text, press) => el("button", { type: "button", class: "button", disabled: true, on: { click: press } }, text);
+    const button = (/** @type {string} */ text, /** @type {() => void} */ press) =>
+      el("button", { type: "button", class: "button", disabled: true, on: { click: press } }, text);
     this.newer = button("← Newer", () => this.#page("after", this.#last?.newer));
     this.older = button("Older →", () => this.#page("before", this.#last?.older));
     this.records = el(
@@ -135,7 +144,11 @@ export class TopicPage {
     );
   }
 
-  /** `asked` holds partition, key, from and offset of the address. */
+  /**
+   * `asked` holds partition, key, from and offset of the address.
+   * @param {string} topic
+   * @param {URLSearchParams} asked
+   */
   open(topic, asked) {
     this.close();
     this.#topic = topic;
@@ -158,7 +171,7 @@ export class TopicPage {
     this.#turn += 1;
   }
 
-  /** Shows the consumer groups of the newest snapshot. */
+  /** Shows the consumer groups of the newest snapshot. @param {Snapshot} snapshot */
   update(snapshot) {
     if (this.#topic === null) return;
     const groups = (snapshot.kafka?.groups ?? []).filter((item) => item.topic === this.#topic);
@@ -173,6 +186,7 @@ export class TopicPage {
     return this.#load(asked);
   }
 
+  /** @param {"before" | "after"} from @param {string | null | undefined} at */
   #page(from, at) {
     if (!at) return;
     this.form.following.checked = false;
@@ -180,6 +194,7 @@ export class TopicPage {
     this.#load({ from, at, partition, key });
   }
 
+  /** @param {boolean} on */
   #follow(on) {
     clearTimeout(this.#timers.follow);
     if (!on) return;
@@ -187,12 +202,14 @@ export class TopicPage {
     this.form.begin.dispatchEvent(new Event("change"));
   }
 
+  /** @param {Question} asked */
   async #load(asked) {
     clearTimeout(this.#timers.follow);
     const [name, turn] = [this.#topic, ++this.#turn];
     attr(this.records, "aria-busy", "true");
     if (!this.#last) write(this.told, "Reading records …");
     try {
+      /** @type {FoundRecords} */
       const found = await ask("/api/topic", { name, limit: LIMIT, ...asked });
       if (turn !== this.#turn) return;
       this.#take(found, asked);
@@ -211,12 +228,14 @@ export class TopicPage {
     this.#timers.follow = setTimeout(() => (document.hidden ? this.#again() : this.show()), FOLLOW_MS);
   }
 
+  /** @param {FoundRecords} found @param {Question} asked */
   #take(found, asked) {
     // At the newest end there may be no newer records yet: the list stays, and the next request continues from here.
-    const still = asked.from === "after" && !found.records.length && this.#last;
-    this.#last = still ? { ...this.#last, newer: found.newer } : found;
-    this.newer.disabled = !this.#last.newer;
-    this.older.disabled = !this.#last.older;
+    const still = asked.from === "after" && !found.records.length ? this.#last : null;
+    const shown = still ? { ...still, newer: found.newer } : found;
+    this.#last = shown;
+    this.newer.disabled = !shown.newer;
+    this.older.disabled = !shown.older;
     write(this.told, still ? "No newer records yet." : lookSentence(found, asked));
     if (!still) this.table.update(found.records.map((record) => ({ record, device: deviceOf(record) })));
   }
@@ -224,6 +243,7 @@ export class TopicPage {
   async #about() {
     const topic = this.#topic;
     try {
+      /** @type {{ topics: Topic[] }} */
       const { topics } = await ask("/api/topics");
       if (topic !== this.#topic) return;
       const found = topics.find((item) => item.topic === topic);
@@ -238,12 +258,13 @@ export class TopicPage {
     }
   }
 
-  /** Moves the focus from record to record with the arrow keys. */
+  /** Moves the focus from record to record with the arrow keys. @param {KeyboardEvent} event */
   #step(event) {
-    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!by || !event.target.dataset?.record) return;
+    const { key, target } = event;
+    const by = key === "ArrowDown" ? 1 : key === "ArrowUp" ? -1 : 0;
+    if (!by || !(target instanceof HTMLElement && target.dataset.record)) return;
     event.preventDefault();
-    const stops = [...this.records.querySelectorAll("[data-record]")];
-    stops[Math.max(0, Math.min(stops.length - 1, stops.indexOf(event.target) + by))].focus();
+    const stops = [.../** @type {NodeListOf<HTMLElement>} */ (this.records.querySelectorAll("[data-record]"))];
+    stops[Math.max(0, Math.min(stops.length - 1, stops.indexOf(target) + by))].focus();
   }
 }

@@ -2,26 +2,32 @@
 
 import { attr, el, fill } from "./dom.js";
 
+/** @typedef {{ from: string, partition: string, key: string, at?: string | number }} Question A request for records. */
+
 const BEGINS = { newest: "newest", oldest: "oldest", time: "time", offset: "offset" };
 
-/** The time of a field, which is in the browser's zone, as epoch ms; null if it is invalid. */
+/** The time of a field, which is in the browser's zone, as epoch ms; null if it is invalid. @param {string} text */
 function epochMs(text) {
   const found = new Date(text).getTime();
   return Number.isNaN(found) ? null : found;
 }
 
-/** Epoch ms in the format of the field. */
+/** Epoch ms in the format of the field. @param {number} ms */
 function local(ms) {
   const date = new Date(ms - new Date(ms).getTimezoneOffset() * 60_000);
   return date.toISOString().slice(0, 19);
 }
 
+/** @param {string} text @param {HTMLElement} field */
 function labelled(text, field) {
   return el("label", {}, `${text} `, field);
 }
 
 export class TopicForm {
-  /** Calls `changed()` when the filter changes, and `follow(on)` when following is switched on or off. */
+  /**
+   * Calls `changed()` when the filter changes, and `follow(on)` when following is switched on or off.
+   * @param {{ changed: () => void, follow: (on: boolean) => void }} calls
+   */
   constructor({ changed, follow }) {
     this.begin = el("select", { name: "from" }, Object.entries(BEGINS).map(([value, text]) => el("option", { value }, text)));
     this.time = el("input", { name: "time", type: "datetime-local", step: "1" });
@@ -47,7 +53,7 @@ export class TopicForm {
     this.#arrange();
   }
 
-  /** Offers these partitions. */
+  /** Offers these partitions. @param {number[]} partitions */
   offer(partitions) {
     const chosen = this.partition.value;
     const wanted = ["", ...partitions.map(String)];
@@ -57,23 +63,24 @@ export class TopicForm {
     this.partition.value = chosen;
   }
 
-  /** Resets the form to the newest records, or to what an address asks for. */
+  /** Resets the form to the newest records, or to what an address asks for. @param {URLSearchParams} asked */
   reset(asked) {
-    this.begin.value = asked.get("from") in BEGINS ? asked.get("from") : "newest";
+    const from = asked.get("from") ?? "";
+    this.begin.value = Object.hasOwn(BEGINS, from) ? from : "newest";
     this.offset.value = asked.get("offset") ?? "";
     this.time.value = local(Date.now() - 3_600_000);
     this.key.value = asked.get("key") ?? "";
     this.following.checked = false;
     fill(this.partition, el("option", { value: "" }, "all"));
-    const partition = asked.get("partition");
-    if (/^\d{1,9}$/.test(partition ?? "")) {
+    const partition = asked.get("partition") ?? "";
+    if (/^\d{1,9}$/.test(partition)) {
       this.partition.append(el("option", { value: partition }, partition));
       this.partition.value = partition;
     }
     this.#arrange();
   }
 
-  /** The request, or an error message. */
+  /** The request, or an error message. @returns {Question | string} */
   question() {
     const [from, partition, key] = [this.begin.value, this.partition.value, this.key.value];
     if (from === "time") {

@@ -4,24 +4,34 @@ import { bytes, number } from "./format.js";
 import { moment } from "./record_text.js";
 import { kept } from "./topics.js";
 
+/** @import { FoundRecords, KafkaRecord, Topic } from "./types.js" */
+/** @import { Question } from "./topic_form.js" */
+
+/** @type {Record<string, (found: FoundRecords) => string>} */
 const SPENT = {
   records: ({ looked }) => `its limit of ${number(looked)} records`,
   bytes: ({ looked_bytes }) => `its limit of ${bytes(looked_bytes)}`,
   seconds: () => "its time limit",
 };
 
+/** @param {KafkaRecord[]} records */
 function count(records) {
   if (!records.length) return "No records";
   return records.length === 1 ? "1 record" : `${number(records.length)} records`;
 }
 
-/** The retention of a topic, and the clock of its records' times. */
+/** The retention of a topic, and the clock of its records' times. @param {Topic} topic */
 export function aboutSentence(topic) {
+  /** @type {Record<string, string>} */
   const clocks = { append: " Record times are by Kafka's clock.", create: " Record times are by the producers' clocks." };
-  return `Retention: ${kept(topic)}.${clocks[topic.time_type] ?? ""}`;
+  return `Retention: ${kept(topic)}.${clocks[topic.time_type ?? ""] ?? ""}`;
 }
 
-/** The result of a search; `asked` is the request that gave `found`. */
+/**
+ * The result of a search; `asked` is the request that gave `found`.
+ * @param {FoundRecords} found
+ * @param {Question} asked
+ */
 export function lookSentence(found, asked) {
   const sentences = [`${count(found.records)}${asked.key ? " with this key" : ""}.`];
   const back = asked.from === "newest" || asked.from === "before";

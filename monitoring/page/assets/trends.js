@@ -5,6 +5,10 @@ import { el } from "./dom.js";
 import { number } from "./format.js";
 import { showFigure } from "./table.js";
 
+/** @import { History } from "./history.js" */
+/** @import { Figure, Rates, Update } from "./types.js" */
+
+/** @type {Record<keyof Rates, string>} */
 const RATES = {
   received: "messages received",
   accepted: "accepted",
@@ -14,14 +18,16 @@ const RATES = {
   ignored: "ignored by rule",
   rows: "rows written",
 };
-const perSecond = (value) => (number(value) === "–" ? "–" : `${number(value)} /s`);
+const perSecond = (/** @type {Figure} */ value) => (number(value) === "–" ? "–" : `${number(value)} /s`);
 
+/** @param {Element} root @param {History} history @returns {Update} */
 export function mountTrends(root, history) {
-  const values = Object.fromEntries(Object.keys(RATES).map((name) => [name, el("dd", { "data-rate": name })]));
+  const names = /** @type {(keyof Rates)[]} */ (Object.keys(RATES));
+  const values = names.map((name) => el("dd", { "data-rate": name }));
   const rates = el(
     "dl",
     { class: "strip" },
-    Object.entries(RATES).map(([name, label]) => el("div", {}, el("dt", {}, label), values[name])),
+    names.map((name, index) => el("div", {}, el("dt", {}, RATES[name]), values[index])),
   );
   const flow = new TimeChart({
     label: "Readings in, rows out",
@@ -50,7 +56,7 @@ export function mountTrends(root, history) {
     el("div", { class: "pair" }, refused.node, lag.node),
   );
   return (snapshot) => {
-    for (const [name, node] of Object.entries(values)) showFigure(node, snapshot.rates?.[name], perSecond);
+    names.forEach((name, index) => showFigure(values[index], snapshot.rates?.[name], perSecond));
     flow.show(history.at, history.columns("readings", "rows"));
     refused.show(history.at, history.columns("dead_lettered"));
     lag.show(history.at, history.columns("lag"));
