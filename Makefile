@@ -27,11 +27,12 @@ test: setup ## run every test, with a real broker, Kafka, Spark, Prometheus and 
 	@$(VENV) -m tests.support.apt
 	@$(VENV) $(if $(strip $(ARGS)),-m pytest $(ARGS),tests/run.py)
 
-check: setup ## check lint, formatting, types and import rules
+check: setup ## check lint, formatting, types and import rules, and the types of the page's JavaScript (needs npm)
 	@$(VENV) -m ruff check .
 	@$(VENV) -m ruff format --check .
 	@$(VENV) -m mypy
 	@$(VENV) -c "from importlinter.cli import lint_imports_command as main; main()"
+	@$(VENV) tests/page_types.py
 
 coverage: setup ## print the share of lines that the unit and contract tests run, by folder, and compare it with the floor
 	@$(VENV) -m deploy.local.environment --readers

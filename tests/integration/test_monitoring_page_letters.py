@@ -89,6 +89,46 @@ def test_a_list_that_is_whole_has_nothing_to_turn(open_tab: Any) -> None:
     assert tab.page.locator("#letters >> text=Older →").is_hidden()
 
 
+def hold(tab: Any, address: str) -> list[Any]:
+    """Requests for this address wait in the list."""
+    held: list[Any] = []
+
+    def keep(route: Any) -> None:
+        held.append(route)
+
+    tab.page.route(address, keep)
+    return held
+
+
+def test_a_late_answer_does_not_replace_a_newer_dead_letter(open_tab: Any) -> None:
+    tab = open_tab()
+    held = hold(tab, "**/api/dead-letter?id=3-1000")
+    for number in (1000, 1001):
+        tab.page.locator(f"#letters [data-letter='3-{number}']").evaluate("button => button.click()")
+    newer = "#panel [aria-label='Copy command: tidegate dlq show 3-1001']"
+    tab.page.wait_for_selector(newer)
+    with tab.page.expect_response("**/api/dead-letter?id=3-1000"):
+        held[0].continue_()
+    tab.page.evaluate("fetch('/api/status').then((answer) => answer.text())")
+    assert tab.page.locator(newer).count() == 1
+    tab.assert_clean()
+
+
+def test_a_request_that_fails_late_does_not_hide_newer_dead_letters(open_tab: Any) -> None:
+    tab = open_tab()
+    tab.page.wait_for_selector("#letters [data-letter]")
+    held = hold(tab, "**/api/dead-letters?reason=out_of_range*")
+    with tab.page.expect_request("**/api/dead-letters?reason=out_of_range*"):
+        tab.page.select_option("#letters select", "out_of_range")
+    with tab.page.expect_response("**/api/dead-letters?limit=*"):
+        tab.page.select_option("#letters select", "")
+    with tab.page.expect_response("**/api/dead-letters?reason=out_of_range*"):
+        held[0].fulfill(status=200, body="no JSON")
+    tab.page.evaluate("fetch('/api/status').then((answer) => answer.text())")
+    assert tab.page.locator("#letters .failure").is_hidden()
+    tab.assert_clean()
+
+
 @pytest.fixture
 def open_letter(open_tab: Any) -> Callable[..., Any]:
     """Opens the panel of a letter with these bytes."""
