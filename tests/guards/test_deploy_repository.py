@@ -92,9 +92,10 @@ def test_only_what_tests_share_is_a_package_and_tests_are_named_after_their_hop(
     files = [Path(name) for name in _git("ls-files", "tests")]
     packages = {file.parent.as_posix() for file in files if file.name == "__init__.py"}
     assert packages == {"tests", "tests/fuzz", "tests/support"}
-    pattern = re.compile(rf"test_(?:{'|'.join(PACKAGES)})_\w+\.py")
-    tests = [file for file in files if file.name.startswith("test_") and file.suffix == ".py"]
-    assert [str(file) for file in tests if not pattern.fullmatch(file.name)] == []
+    prefixed = re.compile(rf"tests/(?!unit/)\w+/test_(?:{'|'.join(PACKAGES)})_\w+\.py")
+    in_folder = re.compile(rf"tests/unit/(?:{'|'.join(PACKAGES)})/test_\w+\.py")
+    tests = [file.as_posix() for file in files if file.name.startswith("test_") and file.suffix == ".py"]
+    assert [name for name in tests if not (prefixed.fullmatch(name) or in_folder.fullmatch(name))] == []
 
 
 def _leaves_the_checkout(name: str, text: str) -> list[str]:
