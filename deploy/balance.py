@@ -69,6 +69,14 @@ _SHOWN: Final = {
     "twice": "named_twice",
 }
 """Class of a message -> its name among the examples."""
+_NEWER: Final = {"payload": "payload_hash", "topic": "mqtt_topic"}
+"""Columns that tables of older versions do not have, by their names in the queries."""
+_OLDER: Final = (
+    "device", "message_id", "metric", "index", "value", "text", "unit", "device_time", "flags", "received_at", "partition",
+    "offset",
+)  # fmt: skip
+_NAME: Final = ("gateway_epoch", "message_number")
+_PLACE: Final = ("event_time", "date")
 
 
 @dataclass
@@ -427,13 +435,3 @@ def _what(difference: int) -> str:
     if difference:
         return "counted by the gateway, but in no topic" if difference > 0 else "in a topic, but not counted"
     return "counted differently: another device, minute, outcome or number of messages"
-
-
-_NEWER: Final = {"payload": "payload_hash", "topic": "mqtt_topic"}
-"""Columns that tables of older versions do not have, by their names in the queries."""
-_OLDER: Final = (
-    "device", "message_id", "metric", "index", "value", "text", "unit", "device_time", "flags", "received_at", "partition",
-    "offset",
-)  # fmt: skip
-_NAME: Final = ("gateway_epoch", "message_number")
-_PLACE: Final = ("event_time", "date")

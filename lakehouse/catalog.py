@@ -27,7 +27,6 @@ __all__ = [
     "view_columns",
 ]
 
-
 FIRST_COMMITS: Final = 200
 
 

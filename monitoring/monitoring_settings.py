@@ -14,7 +14,6 @@ MOST_GROUPS: Final = 20
 """Each group needs its own client in the monitor, and has series per partition."""
 LONGEST_GROUP: Final = 255
 
-
 Part = Literal["gateway", "stream", "canary", "monitor", "kafka", "spark"]
 """Parts that serve `/metrics`."""
 

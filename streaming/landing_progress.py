@@ -20,7 +20,6 @@ logger = logging.getLogger("tidegate.streaming.progress")
 _KAFKA_HALF_US: Final = 500
 """Kafka's clock has whole milliseconds and is rounded down: its middle is right to half of one, on both sides."""
 
-
 IDLE_SECONDS: Final = 10.0
 """Seconds after the newest batch at which its rates no longer mean anything."""
 

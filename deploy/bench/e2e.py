@@ -47,7 +47,6 @@ COLUMNS: Final = ("device", "boot", "seq", "event_time")
 POLL_SECONDS: Final = 0.01
 GIVE_UP_SECONDS: Final = 60.0
 
-
 _PART: Final = 5
 """The delay of the first fifth of the messages is compared with that of the last fifth."""
 

@@ -95,7 +95,6 @@ KafkaConfig = Annotated[
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _WORDS: Final = ("seconds", "minutes", "hours", "days", "weeks")
 
-
 Reason = Annotated[str, typer.Option("--reason", help="Reason, kept in the table's history and in the journal.")]
 Author = Annotated[
     str | None, typer.Option("--author", help="Your name (default: the user of this system).", show_default=False)

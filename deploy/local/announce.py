@@ -12,7 +12,6 @@ from monitoring.addresses import reached_at
 
 __all__ = ["announcement", "metrics_urls", "render_announcement"]
 
-
 FIRST_QUERY: Final = "select device, metric, value, event_time from readings order by landed_at desc limit 5"
 
 

@@ -36,6 +36,7 @@ logger = logging.getLogger("tidegate.deploy.local.kafka")
 
 MEGABYTE = 1024 * 1024
 FORMAT_SECONDS = 120.0
+ANSWER_BYTES: Final = 65536
 
 # Sized for one node that shares two cores and a laptop's memory with all the rest. Topics bring their own retention;
 # the limits here hold for those created by hand.
@@ -72,9 +73,6 @@ _FIXED: Mapping[str, str | int | None] = {
     "metadata.log.segment.bytes": 16 * MEGABYTE,
     "metadata.max.retention.bytes": 32 * MEGABYTE,
 }
-
-
-ANSWER_BYTES: Final = 65536
 
 
 def cluster_id(connection: socket.socket) -> str | None:

@@ -30,7 +30,6 @@ MIRROR_VARIABLE = "TIDEGATE_MAVEN_REPOSITORY"
 # Ivy keys a module by organisation and name; `transitive` is off because the lock lists all that is needed.
 _DEPENDENCY = '<dependency org={org} name={name} rev={rev} transitive="false" conf="default->*" force="true"/>'
 
-
 NAMED_BY = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 USUAL_PLACES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
 # The word with which Java's format salts its checksum; any password fits when none is asked for.

@@ -43,7 +43,6 @@ COLOURS: Final = {
 Status = Mapping[str, Any]
 Paint = Callable[[str, str], str]
 
-
 LABELS: Final = {
     "device_to_gateway": "device > gateway",
     "gateway_to_kafka": "gateway > Kafka",

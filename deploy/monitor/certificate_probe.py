@@ -22,7 +22,6 @@ KAFKA_PORT: Final = 9092
 
 Address = tuple[str, int]
 
-
 _SEQUENCE: Final = 0x30
 _VERSION: Final = 0xA0
 _UTC_TIME: Final = 0x17

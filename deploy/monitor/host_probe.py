@@ -28,7 +28,6 @@ _BLOCK_DEVICES: Final = Path("/sys/block")
 
 _Series = list[tuple[tuple[str, ...], float]]
 
-
 SAMPLE_SECONDS: Final = 600.0
 SPAN_SECONDS: Final = 3600.0
 WINDOW_SECONDS: Final = 6 * 3600.0

@@ -55,7 +55,6 @@ __all__ = ["Monitor", "TablesOnDisk", "metrics_addresses", "read_supervised_part
 OWN_JOB: Final = "tidegate-monitor"
 ASK_SECONDS: Final = 5.0
 
-
 STALE_SECONDS: Final = 10.0
 
 

@@ -17,7 +17,6 @@ from monitoring.page.page_api import PageApi, PageError, TopicRequest
 
 __all__ = ["make_page_api"]
 
-
 MESSAGES_PER_SECOND: Final = 200.0
 
 

@@ -38,7 +38,6 @@ _BOOLEANS: Final = {
 }
 _RANGES: Final = {"i": (-(2**63), 2**63), "u": (0, 2**64)}
 
-
 _MAX_SERIES: Final = 10_000
 _MAX_SERIES_CHARACTERS: Final = 300
 _series: dict[str, tuple[str, dict[str, str]]] = {}

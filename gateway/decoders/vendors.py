@@ -26,7 +26,6 @@ _MAX_NAMES: Final = 100
 _MAX_CHARACTERS: Final = 2000
 """Most characters of the names and the brand of a remembered object."""
 
-
 _JOINED = ("rename", "numbers", "errors", "units", "unit_names")
 _ADDED = ("skip", "numeric_text", "no_values")
 

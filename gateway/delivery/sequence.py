@@ -9,7 +9,6 @@ __all__ = ["DAY_SECONDS", "Numbers", "SequenceRestart", "SequenceTracker"]
 _JUMP: Final = 2**31
 """A jump this far, up or down, is a counter that wrapped or was reset, not a loss."""
 
-
 DAY_SECONDS: Final = 86_400.0
 RESTART_RUN: Final = 3
 """This many old numbers in a row mean that the counter began again."""

@@ -27,7 +27,6 @@ __all__ = ["Publisher"]
 
 _LOOK_SECONDS: Final = 0.2
 
-
 CHUNK_BYTES: Final = 64 * 1024
 
 

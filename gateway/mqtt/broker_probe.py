@@ -39,7 +39,6 @@ SYS_REFUSALS: Final = 2
 """After this many connections in a row that ended at the subscription, the broker is taken to reject readers of `$SYS`."""
 SYS_AGAIN_SECONDS: Final = 600.0
 
-
 _MOSQUITTO: Final = {
     "clients/connected": "broker_clients_connected",
     "clients/disconnected": "broker_clients_disconnected",

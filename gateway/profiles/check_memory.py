@@ -24,6 +24,8 @@ MAX_NOTES: Final = 200_000
 """Most answers and tracks of messages that may come again; a window of messages makes fewer."""
 _Name = tuple[int, int]
 """Packet identifier, and hash of topic and payload."""
+TrackKey = tuple[str, str]
+"""Device and metric."""
 
 
 class MetricTrack(NamedTuple):
@@ -41,10 +43,6 @@ class MetricTrack(NamedTuple):
     """Value that repeats, how often so far, and since when."""
     equal_count: int
     equal_since_us: int
-
-
-TrackKey = tuple[str, str]
-"""Device and metric."""
 
 
 class Tracks(Protocol):

@@ -108,6 +108,8 @@ _SPELLINGS: Final = {
     "ug/m3": "µg/m³", "ug/m³": "µg/m³", "ug/m^3": "µg/m³", "µg/m3": "µg/m³", "µg/m^3": "µg/m³", "mg/m3": "mg/m³", "g/m3": "g/m³",
 }  # fmt: skip
 _DIMENSION_OF: Final = {unit: name for name, units in DIMENSIONS.items() for unit in units}
+_LONGEST: Final = max(map(len, (*_SPELLINGS, *_DIMENSION_OF)))
+_known: dict[str, str] = {}
 
 
 def canonical_spelling(text: str) -> str:
@@ -115,10 +117,6 @@ def canonical_spelling(text: str) -> str:
     text = text.strip()
     # Longer text is not a listed unit, and invented units are not remembered.
     return text if len(text) > _LONGEST else _lookup(text)
-
-
-_LONGEST: Final = max(map(len, (*_SPELLINGS, *_DIMENSION_OF)))
-_known: dict[str, str] = {}
 
 
 def _lookup(text: str) -> str:

@@ -42,13 +42,12 @@ from gateway.suggest.vocabulary import OFFSETS, SINGLE, normalize_key
 
 __all__ = ["draft_documents"]
 
+_TIME_OBJECTS: Final = frozenset({"ts", "time", "timestamp", "datetime", "stamp", "epoch"})
+
 
 def draft_documents(family: MessageFamily, limits: GatewaySettings, *, zone: str | None = None) -> Draft:
     """Return the draft for one family. `zone` is the IANA zone of times without an offset, None if unknown."""
     return _Drafter(family, limits, zone).draft()
-
-
-_TIME_OBJECTS: Final = frozenset({"ts", "time", "timestamp", "datetime", "stamp", "epoch"})
 
 
 class _Drafter:

@@ -10,7 +10,6 @@ from gateway.suggest.payload import read_payload
 
 __all__ = ["MessageFamily", "SampleMessage", "group_samples", "read_samples"]
 
-
 _MOST_BYTES = 1024 * 1024
 """Most bytes of all payloads: more would add nothing, and a page waits for the draft."""
 _NO_TOPIC = re.compile(r"[+#\0]")

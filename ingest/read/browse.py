@@ -24,7 +24,6 @@ Begin = Literal["newest", "oldest", "offset", "time", "before", "after"]
 Positions = Mapping[int, int]
 """Partition -> offset."""
 
-
 _SEED: Final = 0x9747B28C
 _MIX: Final = 0x5BD1E995
 _WORD: Final = 0xFFFFFFFF

@@ -27,7 +27,6 @@ from ingest.topics.rights import is_denied, missing_right
 
 __all__ = ["await_topics", "create_topic", "delete_topic", "ensure_topics", "wanted_config"]
 
-
 _REFUSED: Final = frozenset(
     {
         KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS, KafkaError.POLICY_VIOLATION,
@@ -35,7 +34,6 @@ _REFUSED: Final = frozenset(
     }
 )  # fmt: skip
 """Errors of the request itself: settings, number of partitions, a rule of the cluster, a name that Kafka rejects."""
-
 
 SHOWN_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.02

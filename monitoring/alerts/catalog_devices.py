@@ -17,7 +17,6 @@ FIRST_REFUSALS: Final = (
 )
 """Query for people: the pairs that the alert counts."""
 
-
 _SILENT: Final = Sum(select("tidegate_devices_silent"))
 _HEARD: Final = Sum(select("tidegate_devices_heard"))
 _TALKING: Final = SubtractIfPresent(_HEARD, select("tidegate_devices_silent"))

@@ -37,7 +37,6 @@ RESOLUTION_SECONDS: Final = 15
 RESTLESS: Final = 2
 RESTLESS_SECONDS: Final = 1200
 
-
 _BORN: Final = select(STARTED, job=OURS)
 
 

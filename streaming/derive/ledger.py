@@ -76,6 +76,8 @@ HOT_ROWS: Final = 5_000
 """A file with more rows is divided: what is older than the minute before the newest is not written again."""
 _WIDE: Final = timedelta(hours=1)
 
+_Facts = Callable[["DataFrame", Settling], "DataFrame"]
+
 
 class LedgerDerivation:
     """`run` is one pass. Not thread-safe: the chores' thread calls it."""
@@ -302,9 +304,6 @@ class LedgerDerivation:
         """Devices of which a correction deleted readings."""
         entries = CorrectionJournal(self._writer.root).entries()
         return {str(entry["device"]) for entry in entries if entry.get("delete") and entry.get("device")}
-
-
-_Facts = Callable[["DataFrame", Settling], "DataFrame"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ __all__ = [
     "run_scenarios",
 ]
 
-
 KEPT_RUNS: Final = 4
 """Kafka deletes a removed topic's files later: so many runs are on the disk at once, but of large ones each is waited for."""
 SHOWN: Final = 6

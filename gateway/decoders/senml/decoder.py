@@ -42,7 +42,6 @@ _QUANTITIES: Final = frozenset({"lat", "lon", "EL", "%EL"})
 """Units that say what is measured: they are the metric if the name holds none. Otherwise latitudes and longitudes of one
 device would be values of one metric."""
 
-
 WHOLE_NAME: Final = "value"
 """Metric of a name that is a device as a whole."""
 _ALLOWED = re.compile(r"[A-Za-z0-9][A-Za-z0-9:./_-]*", re.ASCII)
