@@ -28,7 +28,6 @@ from monitoring.monitoring_settings import MonitoringSettings
 from streaming.stream_settings import StreamSettings
 
 __all__ = [
-    "ENV_PREFIX",
     "Settings",
     "child_environment",
     "data_dir",

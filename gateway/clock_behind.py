@@ -8,7 +8,7 @@ from typing import Final
 
 from ingest.contract.reading import Reading
 
-__all__ = ["CLOCK_BEHIND", "GPS_WEEK_ROLLOVER", "earliest_usual_us", "flag_clocks_behind", "rolled_over_weeks"]
+__all__ = ["earliest_usual_us", "flag_clocks_behind", "rolled_over_weeks"]
 
 CLOCK_BEHIND: Final = "clock_behind"
 GPS_WEEK_ROLLOVER: Final = "gps_week_rollover"

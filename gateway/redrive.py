@@ -24,8 +24,6 @@ from ingest.contract.reasons import Reason, Stage
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 
 __all__ = [
-    "LINEAGE",
-    "REDRIVEN",
     "DeadLetter",
     "Identity",
     "Part",

@@ -27,7 +27,6 @@ __all__ = [
     "check_plausible_time",
     "local_instant",
     "native_time",
-    "parse_text",
     "read_time",
     "read_time_as",
     "refuse_unset_clock",
@@ -105,7 +104,7 @@ def _show_us(time_us: int) -> str:
 def native_time(value: int | str, path: str) -> Instant | Reject:
     """Read the native format's `ts`: an integer in epoch milliseconds, or RFC 3339 text with an offset."""
     if isinstance(value, str):
-        return parse_text(value, path, zone=None)
+        return _parse_text(value, path, zone=None)
     return Instant(value * 1000)
 
 
@@ -116,7 +115,7 @@ def read_time(value: object, path: str, zone: ZoneInfo | None) -> Instant | Reje
     if isinstance(value, str):
         text = value.strip()
         if text[4:5] == "-" or not _NUMBER.fullmatch(text):
-            return parse_text(text, path, zone)
+            return _parse_text(text, path, zone)
         return _epoch(float(text) if "." in text else int(text), path)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _epoch(value, path)
@@ -133,7 +132,7 @@ def read_time_as(value: object, how: str, path: str, zone: ZoneInfo | None) -> I
     if how in ("local", "rfc3339"):
         if not isinstance(value, str):
             return Reject(Reason.WRONG_TYPE, path, show_value(value), _WANTED_TEXT)
-        return parse_text(value.strip(), path, zone if how == "local" else None)
+        return _parse_text(value.strip(), path, zone if how == "local" else None)
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
         value = float(value) if "." in value else int(value)
     if not isinstance(value, int | float) or isinstance(value, bool):
@@ -159,7 +158,7 @@ def _epoch(value: float, path: str) -> Instant | Reject:
     return Reject(Reason.AMBIGUOUS_TIME, path, show_value(value), wanted)
 
 
-def parse_text(text: str, path: str, zone: ZoneInfo | None) -> Instant | Reject:
+def _parse_text(text: str, path: str, zone: ZoneInfo | None) -> Instant | Reject:
     """Read RFC 3339 and its common spellings; digits past the microsecond are cut, not rounded.
 
     Local time without an offset needs `zone`. A time in the repeated hour counts as its first pass, with a flag. A time

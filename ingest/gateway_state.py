@@ -12,7 +12,7 @@ from ingest.kafka_settings import KafkaSettings
 from ingest.read.offset_range import read_range
 from ingest.topics.offsets import begin_offsets, end_offsets, offsets_at
 
-__all__ = ["MAX_STATE_BYTES", "read_newer", "read_outcomes", "read_state"]
+__all__ = ["read_newer", "read_outcomes", "read_state"]
 
 logger = logging.getLogger("tidegate.ingest.state")
 

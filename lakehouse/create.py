@@ -7,7 +7,7 @@ from ingest.contract.errors import FatalError
 from lakehouse.paths import table_uri
 from lakehouse.tables import Column, Table
 
-__all__ = ["create_table", "ensure_tables", "schema_differences"]
+__all__ = ["create_table", "ensure_tables"]
 
 _RUST_TYPES: Final = {"bigint": "long", "int": "integer"}
 
@@ -39,7 +39,7 @@ def create_table(root: str, table: Table, *, log_retention_hours: int) -> None:
         return
     _add_columns(table, DeltaTable(uri))
     _set_properties(DeltaTable(uri), table.properties(log_retention_hours=log_retention_hours))
-    if differences := schema_differences(table, DeltaTable(uri).schema()):
+    if differences := _schema_differences(table, DeltaTable(uri).schema()):
         message = (
             f"The table {uri} does not have the columns of this version: {differences[0]}. "
             "Set lake.root to another folder; the old tables stay readable there."
@@ -64,7 +64,7 @@ def _set_properties(stored: Any, wanted: dict[str, str]) -> None:
         stored.alter.set_table_properties(wanted)
 
 
-def schema_differences(table: Table, schema: Any) -> list[str]:
+def _schema_differences(table: Table, schema: Any) -> list[str]:
     """Return the differences between the definition and a table's schema, as sentences; extra columns at its end do not count."""
     stored = {field.name: field for field in schema.fields}
     differences = []

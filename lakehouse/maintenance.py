@@ -21,16 +21,7 @@ from lakehouse.tables import DEAD_LETTERS
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = [
-    "ExpiryPlan",
-    "JoinPlan",
-    "TableState",
-    "landed_days",
-    "newest_landed",
-    "plan_expiry",
-    "plan_join",
-    "table_state",
-]
+__all__ = ["ExpiryPlan", "JoinPlan", "TableState", "newest_landed", "plan_expiry", "plan_join", "table_state"]
 
 SMALL_BYTES: Final = 32 * 1024**2
 """A file below this is joined with others once its day is over."""
@@ -191,7 +182,7 @@ class ExpiryPlan:
     waiting: dict[str, list[DataFile]]
 
 
-def landed_days(state: TableState) -> set[date]:
+def _landed_days(state: TableState) -> set[date]:
     """Return the days on which rows of the table landed; if its log does not say, the days of its rows."""
     if "max.landed_at" in state.files.column_names:
         return {at.date() for at in state.files["max.landed_at"].to_pylist() if at is not None}
@@ -204,7 +195,7 @@ def newest_landed(state: TableState) -> datetime | None:
     """Return the time at which the newest row of the table landed, of the plausible days; None if its log does not say."""
     if "max.landed_at" not in state.files.column_names:
         return None
-    newest = newest_plausible(landed_days(state))
+    newest = newest_plausible(_landed_days(state))
     landed = (at for at in state.files["max.landed_at"].to_pylist() if at is not None)
     return max((at for at in landed if newest is not None and at.date() <= newest), default=None)
 
@@ -221,7 +212,7 @@ def plan_expiry(
         newest: the newest plausible day of rows that landed, in this table or in those that it is derived from.
         most_ratio: of the table's bytes; several days that hold more than this wait for a person.
     """
-    believed = max((day for day in (newest, newest_plausible(landed_days(state))) if day is not None), default=None)
+    believed = max((day for day in (newest, newest_plausible(_landed_days(state))) if day is not None), default=None)
     days = {day for day in _days(state) if day is not None}
     # The newest days that hold data stay, whatever the clock says.
     spared = {str(day) for day in sorted(days)[-min(SPARED_DAYS, keep_days or 1) :]}

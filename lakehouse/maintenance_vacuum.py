@@ -9,7 +9,7 @@ from typing import Final
 from ingest.contract.errors import FatalError
 from lakehouse.paths import table_uri
 
-__all__ = ["LEAST_HOURS", "SweepResult", "check_keep_hours", "sweep_files"]
+__all__ = ["SweepResult", "check_keep_hours", "sweep_files"]
 
 LEAST_HOURS: Final = 1
 """A file is written before it is committed, and read after it was listed: nothing younger than this is looked at."""

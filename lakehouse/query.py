@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
-__all__ = ["SPARK_CONF", "duckdb_literal", "run_spark_sql", "run_sql", "suggest_table_names"]
+__all__ = ["SPARK_CONF", "duckdb_literal", "run_spark_sql", "run_sql"]
 
 _MANY_FILES: Final = 32
 """Opening so many files costs less than planning the query once more to see which of them it needs."""
@@ -182,10 +182,10 @@ def _explained(text: str, names: list[str]) -> str:
     """DuckDB's message, but where a table is unknown with those that are there: its own suggestions do not apply here."""
     kept = text.strip()
     unknown = re.search(r'Table with name "?(.+?)"? does not exist', kept)
-    return kept if unknown is None else f"{kept.splitlines()[0]} {suggest_table_names(unknown[1], names)}"
+    return kept if unknown is None else f"{kept.splitlines()[0]} {_suggest_table_names(unknown[1], names)}"
 
 
-def suggest_table_names(wanted: str, names: Iterable[str]) -> str:
+def _suggest_table_names(wanted: str, names: Iterable[str]) -> str:
     """Return a hint for an unknown table name: the nearest name and the tables that exist."""
     listed = sorted(names)
     near = difflib.get_close_matches(wanted.lower(), listed, n=1)
@@ -240,7 +240,7 @@ def _cause(thrown: Any) -> str:
 def _explained_spark(error: Any, names: list[str]) -> str:
     first = str(error).strip().splitlines()[0]
     unknown = re.search(r"TABLE_OR_VIEW_NOT_FOUND\].*? view `(.+?)` cannot be found", first)
-    return first if unknown is None else f"{first.split('. ')[0]}. {suggest_table_names(unknown[1], names)}"
+    return first if unknown is None else f"{first.split('. ')[0]}. {_suggest_table_names(unknown[1], names)}"
 
 
 def duckdb_literal(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FORMATS", "cell_text", "json_value", "render_table"]
+__all__ = ["cell_text", "json_value", "render_table"]
 
 WIDEST: Final = 60
 """Characters of a cell in `table`; longer ones are cut, the other formats never cut."""

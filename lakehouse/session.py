@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["PINNED", "LakeSession", "check_versions", "open_session", "spark_conf"]
+__all__ = ["LakeSession", "check_versions", "open_session", "spark_conf"]
 
 PINNED: Final = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 """Proved together. The Delta log is written through Delta's own transaction, so another version is refused by name."""

@@ -17,7 +17,7 @@ from lakehouse.requests import Request, run_pending
 from streaming.derive.deriver import Deriver, derivations
 from streaming.writer_context import WriterContext
 
-__all__ = ["CHORE_NAMES", "HANDLERS", "BackgroundTask", "BackgroundTasks", "handle_request", "make_background_tasks"]
+__all__ = ["CHORE_NAMES", "BackgroundTask", "BackgroundTasks", "handle_request", "make_background_tasks"]
 
 logger = logging.getLogger("tidegate.streaming.chores")
 

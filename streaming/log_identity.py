@@ -20,16 +20,7 @@ from streaming.landing_offsets import Cuts, Mark, Offsets
 from streaming.lost_records import LostRecords, StartInstruction, find_lost_records, recreated_topics
 from streaming.stored_times import StoredTimes, no_times
 
-__all__ = [
-    "KafkaLog",
-    "KafkaView",
-    "LogIdentitySource",
-    "accepted_cuts",
-    "find_cut_logs",
-    "known_names",
-    "lost_records",
-    "trace_lineage",
-]
+__all__ = ["KafkaLog", "KafkaView", "LogIdentitySource", "accepted_cuts", "known_names", "lost_records"]
 
 
 class LogIdentitySource(Protocol):
@@ -97,7 +88,7 @@ def lost_records(
     """
     anew = recreated_topics(mark, view.ids)
     held = {topic: parts for topic, parts in reached.items() if topic not in anew}
-    cut = find_cut_logs(view, mark, held, history, log, stored)
+    cut = _find_cut_logs(view, mark, held, history, log, stored)
     found = {each[:2] for each in cut}
     # Planned records, or those in one table only, count too: Spark would go on with a plan of the former topic.
     following = {topic: reached.get(topic, parts) if topic in anew else parts for topic, parts in following.items()}
@@ -107,7 +98,7 @@ def lost_records(
     ]
 
 
-def find_cut_logs(
+def _find_cut_logs(
     view: KafkaView,
     mark: Mark | None,
     reached: Offsets,
@@ -133,7 +124,7 @@ def find_cut_logs(
                 is_other = _holds_others(view, mark, kept, topic, part, log, stored)
             if is_other:
                 kept = kept or list(history())
-                names = trace_lineage(mark, kept, topic, part)
+                names = _trace_lineage(mark, kept, topic, part)
                 edge = _edge(view, topic, part, names, mark.at_ms if mark else 0, log, stored)
                 cut.append(LostRecords(topic, part, at, edge))
     return cut
@@ -175,7 +166,7 @@ def _is_at(topic: str, part: int, offset: int, times: set[int], log: LogIdentity
     return found is not None and found.time_ms in times
 
 
-def trace_lineage(newest: Mark | None, marks: Iterable[Mark], topic: str, part: int) -> list[RecordName]:
+def _trace_lineage(newest: Mark | None, marks: Iterable[Mark], topic: str, part: int) -> list[RecordName]:
     """The named records of a partition, by offset, without those of a former topic or of what was cut off before."""
     names: dict[int, RecordName] = {}
     if newest is None:
@@ -207,7 +198,7 @@ def known_names(
                 names.setdefault(topic, {})[part] = name
                 continue
             kept = kept or list(history())
-            if held := trace_lineage(replace(mark, cuts=cuts, last={}), [*kept, mark], topic, part):
+            if held := _trace_lineage(replace(mark, cuts=cuts, last={}), [*kept, mark], topic, part):
                 names.setdefault(topic, {})[part] = held[-1]
     return names
 

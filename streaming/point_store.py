@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FLUSH_POINTS", "POINTS_LIMIT", "PointFile", "PointStore"]
+__all__ = ["POINTS_LIMIT", "PointFile", "PointStore"]
 
 logger = logging.getLogger("tidegate.streaming.points")
 

@@ -1,6 +1,5 @@
 """Starts the landing query: decides where it begins, and refuses a start that would lose rows silently."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -52,8 +51,6 @@ __all__ = [
     "select_valid_marks",
     "start_landing",
 ]
-
-logger = logging.getLogger("tidegate.streaming.queries")
 
 LAND: Final = "land"
 """The query's name, in metrics and in Kafka's group `tidegate-land`."""

@@ -19,14 +19,7 @@ from streaming.landing_offsets import Mark, Offsets, has_records, mark_history, 
 from streaming.repair_checkpoint import checkpoint_moves
 from streaming.repair_finding import RepairFinding
 
-__all__ = [
-    "FinishedBatch",
-    "VanishedCommits",
-    "find_derived_ahead",
-    "find_vanished_commits",
-    "refuse_vanished",
-    "vanished_findings",
-]
+__all__ = ["FinishedBatch", "VanishedCommits", "find_vanished_commits", "refuse_vanished", "vanished_findings"]
 
 SNAPSHOT = "_seen.parquet"
 
@@ -102,7 +95,7 @@ def replay_from(lost: VanishedCommits, marks: Iterable[Mark], newest: Mark | Non
     return with_new_partitions(best.starts if best is not None else {}, newest.ends)
 
 
-def find_derived_ahead(root: str) -> list[tuple[str, str, int]]:
+def _find_derived_ahead(root: str) -> list[tuple[str, str, int]]:
     """Derived tables that have seen a version which their source does not have: (derived, source, version)."""
     from deltalake.exceptions import DeltaError
 
@@ -129,7 +122,7 @@ def refuse_vanished(root: str, mark: Mark | None, reached: FinishedBatch | None,
     """
     gone = [str(each) for each in find_vanished_commits(mark, _versions(root), reached, passed_over=passed_over)]
     gone += [
-        f"{name} read version {seen} of {source}, which is missing" for name, source, seen in find_derived_ahead(root)
+        f"{name} read version {seen} of {source}, which is missing" for name, source, seen in _find_derived_ahead(root)
     ]
     if gone:
         message = (
@@ -145,7 +138,7 @@ def vanished_findings(
     """Yield the missing commits as findings of a repair; `trust` if the checkpoint stays as it is."""
     uri, begun = str(root), trust and checkpoint.begun()
     reached = FinishedBatch.of(checkpoint) if begun else None
-    derived = {name: root / name for name, _, _ in find_derived_ahead(uri)}
+    derived = {name: root / name for name, _, _ in _find_derived_ahead(uri)}
     snapshot = (root / SNAPSHOT,) if (root / SNAPSHOT).exists() else ()
     for lost in find_vanished_commits(mark, _versions(uri), reached, passed_over=passed_over):
         replay = replay_from(lost, mark_history(uri, TABLES), mark, checkpoint.starts(0))
@@ -157,7 +150,7 @@ def vanished_findings(
             moves=(*checkpoint_moves(folder), *snapshot, *derived.values()),
             replay=replay,
         )
-    for name, source, seen in find_derived_ahead(uri):
+    for name, source, seen in _find_derived_ahead(uri):
         yield RepairFinding(
             f"The derived table {name} read version {seen} of {source}, which is missing, as after a power cut.",
             "sets the table aside; the stream rebuilds it from the rows that are left",

@@ -23,7 +23,7 @@ from lakehouse.query import run_sql
 from lakehouse.session import open_session
 from lakehouse.tables import READINGS
 
-__all__ = ["LAYOUTS", "measure_layouts", "render_layouts"]
+__all__ = ["measure_layouts", "render_layouts"]
 
 DAYS: Final = 30
 QUERY_RUNS: Final = 3

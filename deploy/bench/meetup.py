@@ -20,16 +20,7 @@ from ingest.contract.topics import READINGS
 from ingest.kafka_settings import KafkaSettings
 from ingest.topics.offsets import end_offsets
 
-__all__ = [
-    "CITIES",
-    "COUNTRY",
-    "TOTAL_BYTES",
-    "ExpectedEvent",
-    "MeetupEvents",
-    "follow_kafka",
-    "packets_of",
-    "payload_of",
-]
+__all__ = ["CITIES", "COUNTRY", "ExpectedEvent", "MeetupEvents", "follow_kafka", "packets_of", "payload_of"]
 
 COUNTRY: Final = "in"
 CITIES: Final = ("Bangalore", "Bengaluru")

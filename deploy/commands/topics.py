@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ingest.kafka_settings import KafkaSettings
     from ingest.topics.overview import TopicOverview
 
-__all__ = ["parse_bytes", "parse_hours", "parse_settings", "register"]
+__all__ = ["parse_bytes", "parse_hours", "register"]
 
 topics = typer.Typer(
     no_args_is_help=True,
@@ -160,7 +160,7 @@ def create(
     if is_own_topic(topic):
         message = f"Topic {topic} is Tidegate's. The gateway creates it from the settings when it starts."
         raise FatalError(message)
-    own = parse_settings(setting or ())
+    own = _parse_settings(setting or ())
     kafka = locate_kafka(config, data, brokers)
     if replication is not None:
         kafka = kafka.model_copy(update={"replication": replication})
@@ -288,7 +288,7 @@ def set_topic(
     typer.echo("\n".join(change_lines(topic, changes, dry_run=dry_run)))
 
 
-def parse_settings(texts: "Sequence[str]") -> dict[str, str]:
+def _parse_settings(texts: "Sequence[str]") -> dict[str, str]:
     """Parse settings of a topic, each given as NAME=VALUE; the last value of a name is used.
 
     Raises:
@@ -340,7 +340,7 @@ def _wanted(hours: str | None, size: str | None, setting: "Sequence[str]", *, ow
     )
     if not own:
         wanted.pop(SEGMENT, None)
-    return wanted | parse_settings(setting)
+    return wanted | _parse_settings(setting)
 
 
 def _sight(kafka: "KafkaSettings", topic: str, *, with_times: bool = True) -> "TopicOverview":

@@ -25,7 +25,7 @@ from lakehouse.paths import is_local, to_path
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["FOLDER", "LetterName", "RedriveEntry", "RedriveJournal", "read_journal"]
+__all__ = ["LetterName", "RedriveEntry", "RedriveJournal", "read_journal"]
 
 FOLDER: Final = "_redrive"
 MOST_FILES: Final = 64

@@ -30,7 +30,6 @@ __all__ = [
     "EmbeddedBroker",
     "Iotcore",
     "Mosquitto",
-    "check_user",
     "choose_broker",
     "connect_accepted",
     "find_broker",
@@ -114,7 +113,7 @@ class EmbeddedBroker(ABC):
             max_queued_bytes: as above, in bytes.
         """
         for name, password in users.items():
-            check_user(name, password)
+            _check_user(name, password)
         self.folder = folder.resolve()
         self.host, self.port, self.port_v5 = host, port, self._second_port(port, port_v5)
         self._users = dict(users)
@@ -298,7 +297,7 @@ def make_broker(
     return made(folder, port, users=users, port_v5=port_v5, host=host, **limits)
 
 
-def check_user(name: str, password: str) -> None:
+def _check_user(name: str, password: str) -> None:
     """Refuse what a password file or a CONNECT packet cannot hold.
 
     Raises:

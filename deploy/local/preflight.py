@@ -19,7 +19,7 @@ from deploy.local.prometheus_servers import HINT, WATCHERS, find_watcher, watche
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError, MissingRightError, TidegateError, UnavailableError
 
-__all__ = ["PACKAGES", "PreflightCheck", "examine_setup", "find_foreign_packages", "preflight", "run_checks"]
+__all__ = ["PACKAGES", "PreflightCheck", "examine_setup", "find_foreign_packages", "preflight"]
 
 DISK_NEEDED_BYTES: Final = 2 * 1024**3
 PACKAGES: Final = ("gateway", "ingest", "streaming", "lakehouse", "monitoring", "deploy")
@@ -40,7 +40,7 @@ class PreflightCheck:
         return asdict(self)
 
 
-def run_checks(settings: Settings, data: Path, *, prometheus: bool = True) -> Iterator[PreflightCheck]:
+def _run_checks(settings: Settings, data: Path, *, prometheus: bool = True) -> Iterator[PreflightCheck]:
     """Everything that an embedded run needs, one finding at a time; `prometheus` where it is to be started."""
     yield _packages()
     yield _tried("java", lambda: str(find_java()))
@@ -59,7 +59,7 @@ def preflight(settings: Settings, data: Path, *, prometheus: bool = True) -> lis
         TidegateError: something without which nothing can run.
     """
     lines = []
-    for check in run_checks(settings, data, prometheus=prometheus):
+    for check in _run_checks(settings, data, prometheus=prometheus):
         if check.state == "fail":
             message = f"{check.text} {check.fix}".strip()
             raise UnavailableError(message) if check.name != "packages" else FatalError(message)
@@ -70,7 +70,7 @@ def preflight(settings: Settings, data: Path, *, prometheus: bool = True) -> lis
 
 def examine_setup(settings: Settings, data: Path, *, servers: bool, timeout_seconds: float) -> Iterator[PreflightCheck]:
     """Every finding; with `servers` also whether broker and Kafka of the settings answer, and what the user may do there."""
-    yield from run_checks(settings, data)
+    yield from _run_checks(settings, data)
     if servers:
         yield _reachable("mqtt", settings.mqtt.host, settings.mqtt.port, timeout_seconds)
         brokers = list(_brokers(settings, timeout_seconds))

@@ -25,15 +25,7 @@ from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
 from monitoring.scrape import SILENT, healthz
 
-__all__ = [
-    "RunPlan",
-    "choose_ports",
-    "embedded_settings",
-    "make_plan",
-    "pipeline_specs",
-    "reports_hang",
-    "watcher_spec",
-]
+__all__ = ["RunPlan", "choose_ports", "embedded_settings", "make_plan", "reports_hang"]
 
 STOP_ORDER: Final = (
     "prometheus",
@@ -114,8 +106,8 @@ def make_plan(
     return RunPlan(
         settings=effective,
         specs=[
-            *pipeline_specs(effective, data / run.config, broker, kafka, fleet=fleet),
-            *(watcher_spec(watcher) for watcher in make_watchers(effective, data, run.ports)),
+            *_pipeline_specs(effective, data / run.config, broker, kafka, fleet=fleet),
+            *(_watcher_spec(watcher) for watcher in make_watchers(effective, data, run.ports)),
         ],
         remarks=remarks,
         notes=[{"part": "broker", "text": text} for text in broker.warnings] + _notes_of_agents(),
@@ -232,7 +224,7 @@ def embedded_settings(
     return load_settings(overrides=overrides, environ={})
 
 
-def pipeline_specs(
+def _pipeline_specs(
     settings: Settings, config: Path, broker: EmbeddedBroker, kafka: EmbeddedKafka, *, fleet: bool
 ) -> list[PartSpec]:
     """The parts of a run in the order in which they are shown."""
@@ -292,7 +284,7 @@ def _monitor(settings: Settings, config: Path) -> PartSpec:
     )
 
 
-def watcher_spec(watcher: Watcher) -> PartSpec:
+def _watcher_spec(watcher: Watcher) -> PartSpec:
     """Prometheus or Alertmanager, without which the run is ready all the same."""
     return PartSpec(
         name=watcher.name,

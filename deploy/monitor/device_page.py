@@ -17,7 +17,7 @@ from ingest.contract.errors import TidegateError
 from lakehouse.catalog import table_names
 from lakehouse.query import duckdb_literal, run_sql
 
-__all__ = ["RecentReadings", "find_devices", "last_readings", "show_device", "text_runs"]
+__all__ = ["RecentReadings", "find_devices", "show_device", "text_runs"]
 
 DAY: Final = 86_400.0
 LETTERS: Final = 20
@@ -84,7 +84,7 @@ def show_device(
         rows = run_sql(root, _ROW.format(where=f"device = {quoted}", limit=1)).to_pylist()
     row = _row(rows[0]) if rows else None
     readings = (
-        last_readings(root, quoted, row["last_seen"] if row else None) if "readings" in names else RecentReadings()
+        _last_readings(root, quoted, row["last_seen"] if row else None) if "readings" in names else RecentReadings()
     )
     letters = letters_of(root, device=device, limit=LETTERS) if "dead_letters" in names else []
     silent = _is_silent(root, quoted, flow) if row else None
@@ -164,7 +164,7 @@ class RecentReadings:
     topics: frozenset[str] = frozenset()
 
 
-def last_readings(root: str, quoted: str, heard_at: float | None) -> RecentReadings:
+def _last_readings(root: str, quoted: str, heard_at: float | None) -> RecentReadings:
     """Return the last readings of a device, given by its quoted SQL name.
 
     `heard_at` is a time at or before its last message; without it, search the last hour.

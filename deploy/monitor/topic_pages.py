@@ -13,13 +13,13 @@ from ingest.read.shown_record import RecordPiece, ShownRecord
 from ingest.topics.overview import TopicOverview, topic_overviews
 from monitoring.page.page_api import TopicRequest
 
-__all__ = ["is_shown", "list_topics", "show_topic"]
+__all__ = ["list_topics", "show_topic"]
 
 OURS: Final = "telemetry."
 """Prefix of shown topics. The page needs no login, so it does not show topics of others, whatever they hold."""
 
 
-def is_shown(name: str) -> bool:
+def _is_shown(name: str) -> bool:
     """Return whether the page shows this topic."""
     return name.startswith(OURS) or is_own_topic(name)
 
@@ -30,7 +30,7 @@ def list_topics(kafka: KafkaSettings) -> dict[str, Any]:
     Raises:
         RetryableError: Kafka does not answer.
     """
-    return {"topics": [_topic(sight) for sight in topic_overviews(kafka, is_shown)]}
+    return {"topics": [_topic(sight) for sight in topic_overviews(kafka, _is_shown)]}
 
 
 def show_topic(kafka: KafkaSettings, wanted: TopicRequest) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def show_topic(kafka: KafkaSettings, wanted: TopicRequest) -> dict[str, Any]:
         UnavailableError: the topic or partition does not exist, or may not be read.
         RetryableError: Kafka does not answer.
     """
-    if not is_shown(wanted.name):
+    if not _is_shown(wanted.name):
         message = f"Topic {wanted.name} is not one of Tidegate's: this page shows only topics that begin with {OURS}"
         raise UnavailableError(message)
     look = browse_topic(

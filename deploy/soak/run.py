@@ -23,16 +23,7 @@ from deploy.soak.figures import RestartSafeCounter, SoakSample, as_rows, judge_s
 from deploy.soak.soak_load import SoakLoad
 from ingest.contract.errors import UnavailableError
 
-__all__ = [
-    "PORT_OFFSET",
-    "SoakFault",
-    "SoakOptions",
-    "break_part",
-    "kills_of",
-    "plan_faults",
-    "render_soak",
-    "run_soak",
-]
+__all__ = ["SoakFault", "SoakOptions", "kills_of", "plan_faults", "render_soak", "run_soak"]
 
 PORT_OFFSET: Final = 3000
 LOOK_SECONDS: Final = 10.0
@@ -80,7 +71,7 @@ def kills_of(faults: Sequence[SoakFault]) -> Counter[str]:
     return killed
 
 
-def break_part(data: Path, fault: SoakFault, run_id: str) -> AbstractContextManager[None]:
+def _break_part(data: Path, fault: SoakFault, run_id: str) -> AbstractContextManager[None]:
     """The part is broken while the block runs.
 
     Raises:
@@ -219,7 +210,7 @@ def _break(options: SoakOptions, folder: Path, watched: _Watched, done: threadin
         if done.wait(max(0.0, fault.at - watched.seconds)):
             return
         # A part that the fault before ended, and that is not back yet, cannot hang.
-        with suppress(UnavailableError), break_part(folder, fault, run_id):
+        with suppress(UnavailableError), _break_part(folder, fault, run_id):
             watched.injected.append(fault)
             tell(f"{watched.seconds / 60:6.1f} min  {fault.part} {WAYS[fault.way]} for {fault.seconds:g} s")
             done.wait(fault.seconds)

@@ -9,7 +9,7 @@ from deploy.local.budget import available_mb
 from deploy.testbed.cluster_layout import MOST_BROKERS, ClusterRequest
 from ingest.contract.errors import UnavailableError
 
-__all__ = ["ClusterBudget", "check_budget", "free_disk_mb", "node_memory_mb"]
+__all__ = ["ClusterBudget", "check_budget"]
 
 BEYOND_HEAP_MB: Final = 150
 ZOOKEEPER_MB: Final = 150
@@ -21,7 +21,7 @@ class ClusterBudget:
 
     def __init__(self, wish: ClusterRequest) -> None:
         self._wish = wish
-        self.node_mb = node_memory_mb(wish.heap)
+        self.node_mb = _node_memory_mb(wish.heap)
 
     @property
     def memory_mb(self) -> int:
@@ -43,12 +43,12 @@ class ClusterBudget:
         return next((n for n in counts if ClusterBudget(replace(self._wish, brokers=n)).fits(memory_mb, disk_mb)), 0)
 
 
-def node_memory_mb(heap: str) -> int:
+def _node_memory_mb(heap: str) -> int:
     """Resident memory of one node at most."""
     return int(heap[:-1]) * (1024 if heap[-1].lower() == "g" else 1) + BEYOND_HEAP_MB
 
 
-def free_disk_mb(folder: Path) -> int:
+def _free_disk_mb(folder: Path) -> int:
     """Free space where the folder is, or will be."""
     there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     return shutil.disk_usage(there).free // 1024**2
@@ -70,7 +70,7 @@ def check_budget(
     """
     budget = ClusterBudget(wish)
     memory = available_mb() if memory_mb is None else memory_mb
-    disk = free_disk_mb(folder) if disk_mb is None else disk_mb
+    disk = _free_disk_mb(folder) if disk_mb is None else disk_mb
     needs = f"{_count(wish.brokers, 'broker')} of at most {budget.node_mb} MB"
     if wish.zookeepers:
         needs += f" and {_count(wish.zookeepers, 'ZooKeeper')} of at most {ZOOKEEPER_MB} MB"

@@ -17,7 +17,6 @@ __all__ = [
     "ADMIN",
     "AUTHORITY_FILE",
     "GUEST",
-    "KEY_STORE",
     "PEM_FILE",
     "client_security",
     "export_pem",

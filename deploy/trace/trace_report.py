@@ -25,7 +25,7 @@ from deploy.trace.records import CommitLookup, RecordLookup, TableLog, look_up_r
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.render import cell_text, json_value
 
-__all__ = ["HOPS", "render_trace", "trace_device"]
+__all__ = ["render_trace", "trace_device"]
 
 HOPS: Final = ("device_to_gateway", "gateway_to_kafka", "kafka_to_read", "read_to_commit")
 """Named as the canary's; a negative one says that two clocks differ."""

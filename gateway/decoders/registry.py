@@ -25,7 +25,7 @@ from gateway.json_text import strip_byte_order_mark
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import IgnoredReason
 
-__all__ = ["ENTRY_POINTS", "IGNORE", "MAPPING", "decoder_names", "make_decoders"]
+__all__ = ["IGNORE", "MAPPING", "decoder_names", "make_decoders"]
 
 ENTRY_POINTS: Final = "tidegate.decoders"
 MAPPING: Final = "mapping"

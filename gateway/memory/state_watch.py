@@ -21,7 +21,7 @@ from gateway.memory.restart_state import ALIVE_MS, SessionRecord
 from ingest.contract.forget import FORGET_KEY, decode_forget
 from monitoring.periodic_query import PeriodicQuery
 
-__all__ = ["LOOK_SECONDS", "ErasureListener", "ReadNewer", "SharedIdDetector"]
+__all__ = ["ErasureListener", "ReadNewer", "SharedIdDetector"]
 
 logger = logging.getLogger("tidegate.gateway")
 

@@ -20,7 +20,7 @@ from gateway.safe_text import show_text
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["CONVERTED", "LookbackResult", "MetricRule", "RuleViolation", "look_back"]
+__all__ = ["LookbackResult", "MetricRule", "RuleViolation", "look_back"]
 
 CONVERTED: Final = "unit_converted"
 """Flag of a reading whose value is not the one that was sent."""

@@ -45,7 +45,7 @@ from ingest.contract.reading import ReadingRecord, decode_record
 from ingest.log import LogRecord
 from monitoring.metrics.gateway import GatewayMetrics
 
-__all__ = ["RECEIPTS", "DeviceReceipts", "make_receipts", "receipt_topic", "stored_receipts"]
+__all__ = ["DeviceReceipts", "make_receipts", "receipt_topic", "stored_receipts"]
 
 RECEIPTS: Final = "tidegate/receipts/"
 MAX_DEVICES: Final = 5_000

@@ -12,16 +12,7 @@ from gateway.suggest.vocabulary import EVENTS, TIME, TIME_WORDS
 from gateway.time_formats import compile_time_format
 from gateway.time_rules import Instant, read_time, read_time_as
 
-__all__ = [
-    "FoundTime",
-    "choose_time",
-    "find_times",
-    "looks_like_time",
-    "may_be_time",
-    "no_time_note",
-    "time_format",
-    "time_note",
-]
+__all__ = ["FoundTime", "choose_time", "find_times", "may_be_time", "no_time_note", "time_format", "time_note"]
 
 _EPOCHS = (("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_000))
 _NUMBERS = tuple(unit for unit, _per_second in _EPOCHS)
@@ -128,7 +119,7 @@ class FoundTime:
         return self.format == "local" or ("%" in self.format and "%z" not in self.format)
 
 
-def looks_like_time(one: SampleField) -> bool:
+def _looks_like_time(one: SampleField) -> bool:
     """Return whether a text may be a date in a form that is not read by itself."""
     return isinstance(one.first, str) and _DATE.search(one.first) is not None
 
@@ -289,7 +280,7 @@ def no_time_note(free: Iterable[SampleField], times: Iterable[FoundTime]) -> str
     """Return the note on the time that counts if none was chosen; `times` are those of other events."""
     said = {one.steps for time in times for one in time.fields}
     for one in free:
-        if one.steps not in said and (looks_like_time(one) or may_be_time(one)):
+        if one.steps not in said and (_looks_like_time(one) or may_be_time(one)):
             return (
                 f"time: {one.name} ({one.first}) looks like a time in an unknown format; "
                 "the receive time is used until `time` names it"

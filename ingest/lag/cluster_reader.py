@@ -1,6 +1,5 @@
 """Read topics, offsets and settings of Kafka, each within a time limit, with one client that lives as long as its owner."""
 
-import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,8 +16,6 @@ from ingest.lag.cluster_state import PartitionState, TopicRetention, TopicSettin
 from ingest.security import client_conf, consumer_conf
 
 __all__ = ["ClusterReader", "monitor_conf"]
-
-logger = logging.getLogger("tidegate.ingest.cluster")
 
 CLIENT_ID: Final = "tidegate-monitor"
 _LEADER_SECONDS: Final = 1.2

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ingest.lag.group_reader import GroupReader
 
-__all__ = ["NameReader", "Names", "RecordName", "record_name"]
+__all__ = ["NameReader", "Names", "RecordName"]
 
 ANSWER_SECONDS: Final = 10.0
 
@@ -42,7 +42,7 @@ Names = dict[str, dict[int, RecordName]]
 """topic -> partition -> the name of a record."""
 
 
-def record_name(message: "Message") -> RecordName:
+def _record_name(message: "Message") -> RecordName:
     """Return the name of a record that a Kafka client returned."""
     key, value, epoch = message.key() or b"", message.value() or b"", message.leader_epoch()
     crc = zlib.crc32(_bytes(value), zlib.crc32(_bytes(key) + b"\0"))
@@ -80,7 +80,7 @@ class NameReader:
         names: Names = {}
         for (topic, part), message in answers.items():
             if message is not None and message.offset() == positions[topic, part]:
-                names.setdefault(topic, {})[part] = record_name(message)
+                names.setdefault(topic, {})[part] = _record_name(message)
         return names, len(answers) == len(positions)
 
     def read_all(self, wanted: Mapping[str, Mapping[int, int]]) -> Names:

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from monitoring.metrics.buckets import CHORE_BUCKETS
 from monitoring.metrics.families import MetricFamily, ProbeCollector
 
-__all__ = ["AUDIT", "BROKER", "CERTIFICATES", "DEVICES", "HOST", "KAFKA", "PROBES", "MonitorMetrics"]
+__all__ = ["AUDIT", "BROKER", "HOST", "KAFKA", "PROBES", "MonitorMetrics"]
 
 _PARTITION: Final = ("topic", "partition")
 _GROUP: Final = ("consumergroup", "topic", "partition")

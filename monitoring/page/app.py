@@ -4,7 +4,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -41,8 +41,6 @@ BODY_SECONDS: Final = 10.0
 _NUMBER: Final = re.compile("[1-9][0-9]{0,2}")
 
 logger = logging.getLogger("tidegate.monitoring.page")
-
-Handler = Callable[[Request], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)

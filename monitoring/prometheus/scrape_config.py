@@ -7,7 +7,7 @@ from monitoring.addresses import Address, parse_address, reached_at
 from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.targets import JVMS, MetricsTarget, metrics_targets
 
-__all__ = ["CLUSTER", "scrape_config"]
+__all__ = ["scrape_config"]
 
 CLUSTER: Final = "tidegate"
 """Value of the label that separates several installations."""

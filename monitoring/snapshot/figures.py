@@ -14,7 +14,6 @@ from monitoring.snapshot.sums import by_label, finite, is_silent, subtract_other
 
 __all__ = [
     "METRICS",
-    "RATE_SECONDS",
     "canary",
     "clock_skew_ms",
     "disk",

@@ -35,7 +35,7 @@ from streaming.writer_context import WriterContext
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["PACE", "SMOOTHING", "STEP", "DevicesDerivation", "device_rows"]
+__all__ = ["DevicesDerivation", "device_rows"]
 
 SMOOTHING: Final = 0.2
 STEP: Final = 4.0

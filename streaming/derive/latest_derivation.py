@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["AHEAD", "LatestDerivation", "latest_rows", "next_stale"]
+__all__ = ["LatestDerivation", "latest_rows", "next_stale"]
 
 AHEAD: Final = timedelta(minutes=10)
 _VALUES: Final = ("value", "text", "unit", "event_time", "received_at", "flags")

@@ -33,16 +33,7 @@ from streaming.derive.ledger_progress import Settling
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = [
-    "FACTS",
-    "copied_facts",
-    "counted_facts",
-    "ledger_rows",
-    "merged_facts",
-    "own_facts",
-    "refused_facts",
-    "stored_facts",
-]
+__all__ = ["copied_facts", "counted_facts", "ledger_rows", "merged_facts", "own_facts", "refused_facts", "stored_facts"]
 
 SUMS: Final = (
     "stored", "late", "copies", "letters", "conflicting", "accepted", "shared", "counted_dead", "ignored", "counted_partial",
@@ -53,7 +44,6 @@ KEPT: Final = ("stored", "late", "tail_stored")
 _MOST: Final = (
     "sequenced", "fresh", "touched", "unknown", "was_settled", "was_updated_at", *(f"kept_{name}" for name in KEPT),
 )  # fmt: skip
-FACTS: Final = ("device", "minute", *SUMS, "open", *_MOST)
 """`fresh`: an outcome of this pass counts here; `touched`: anything of this pass does; `unknown`: copies or letters are not."""
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "KEPT_EPOCHS",
-    "MOST_HOLES",
     "Holes",
     "LedgerCursor",
     "Settling",

@@ -15,7 +15,7 @@ from ingest.security import jvm_conf
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["OUTCOME_SCHEMA", "OutcomeSums", "count_outcomes", "outcome_sums", "read_outcomes"]
+__all__ = ["OUTCOME_SCHEMA", "OutcomeSums", "count_outcomes", "read_outcomes"]
 
 _COUNT: Final = (
     "STRUCT<minute BIGINT, received BIGINT, device STRING, accepted BIGINT, partial BIGINT, dead_lettered MAP<STRING, BIGINT>, "
@@ -73,7 +73,7 @@ def read_outcomes(
     return spark.read.format("kafka").options(**options).load().select("value")
 
 
-def outcome_sums(values: "DataFrame") -> "DataFrame":
+def _outcome_sums(values: "DataFrame") -> "DataFrame":
     """Per device, minute and gateway epoch: what was counted, the largest `upto`; a null gateway counts poison records."""
     options = "map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '_corrupt')"
     parsed = values.selectExpr(
@@ -116,7 +116,7 @@ def count_outcomes(values: "DataFrame") -> OutcomeSums:
     """Read once, keep the sums, and ask them what was counted up to where: one Spark job."""
     from pyspark.sql import functions as F
 
-    sums = outcome_sums(values.coalesce(1)).persist()
+    sums = _outcome_sums(values.coalesce(1)).persist()
     try:
         told = (
             sums.groupBy("gateway", "epoch")

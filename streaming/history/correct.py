@@ -5,7 +5,7 @@ derived follows by itself: the removed files in the table's log show which windo
 """
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.requests import Request
 from lakehouse.tables import READINGS
@@ -19,9 +19,7 @@ from streaming.writer_context import WriterContext
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["KIND", "correct"]
-
-KIND: Final = "correct"
+__all__ = ["correct"]
 
 
 def correct(writer: WriterContext, request: Request) -> dict[str, Any]:

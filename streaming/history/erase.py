@@ -40,9 +40,8 @@ from streaming.writer_context import WriterContext
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["KIND", "erase"]
+__all__ = ["erase"]
 
-KIND: Final = "erase"
 MOST_PASSES: Final = 20
 _NOTHING: Final = {"rows": 0, "files": 0}
 

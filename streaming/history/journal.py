@@ -12,7 +12,7 @@ from typing import Any, Final
 from ingest.contract.forget import device_digest
 from lakehouse.paths import to_path
 
-__all__ = ["CORRECTIONS", "CorrectionJournal", "device_hash"]
+__all__ = ["CorrectionJournal", "device_hash"]
 
 CORRECTIONS: Final = "_corrections.jsonl"
 

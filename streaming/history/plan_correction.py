@@ -14,7 +14,7 @@ from streaming.history.selection import MatchedFiles, RowSelection, find_matches
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CorrectionPlan", "known_devices", "plan_correction", "require_device", "units_of"]
+__all__ = ["CorrectionPlan", "plan_correction", "require_device", "units_of"]
 
 _DEVICES: Final = """
     select device from devices union select device from readings
@@ -146,7 +146,7 @@ def require_device(root: str, device: str) -> None:
     Raises:
         TidegateError: names those that are spelled alike.
     """
-    known = known_devices(root)
+    known = _known_devices(root)
     if device in known:
         return
     close = difflib.get_close_matches(device, known, n=3, cutoff=0.6)
@@ -157,7 +157,7 @@ def require_device(root: str, device: str) -> None:
     raise TidegateError(message)
 
 
-def known_devices(root: str) -> list[str]:
+def _known_devices(root: str) -> list[str]:
     """The devices that any of the tables names."""
     found = run_sql(root, _DEVICES)
     return list(found["device"].to_pylist())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from pyspark.sql import Column
 
-__all__ = ["MatchedFiles", "RowSelection", "find_matches", "may_hold", "place_of"]
+__all__ = ["MatchedFiles", "RowSelection", "find_matches", "place_of"]
 
 _FILE: Final = "__filename"
 
@@ -152,7 +152,7 @@ def find_matches(
     version = table.version()
     known = {file.path: file for file in table_files(root, name, version=version)}
     by_place = {
-        place_of(table_uri(root, name), path): path for path, file in known.items() if may_hold(file, selection)
+        place_of(table_uri(root, name), path): path for path, file in known.items() if _may_hold(file, selection)
     }
     whole: Any = dataset_of(table)
     fragments = [fragment for fragment in whole.get_fragments() if fragment.path in by_place]
@@ -169,7 +169,7 @@ def find_matches(
     return MatchedFiles(counts, known, version, totals)
 
 
-def may_hold(file: DataFile, selection: RowSelection) -> bool:
+def _may_hold(file: DataFile, selection: RowSelection) -> bool:
     """Return whether the statistics in the log allow a selected row."""
     return all(
         may_hold_text(file, column, wanted)

@@ -17,7 +17,7 @@ from typing import Final, Literal
 
 from ingest.contract.errors import ConfigError
 
-__all__ = ["NAME", "StreamDefinition", "WatermarkClause", "parse_definition"]
+__all__ = ["StreamDefinition", "WatermarkClause", "parse_definition"]
 
 Late = Literal["drop", "correct"]
 Backfill = Literal["earliest", "latest", "delta"]

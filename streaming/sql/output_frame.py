@@ -25,16 +25,7 @@ from streaming.sql.statement import StatementSources, StreamSource, first_line, 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "SKEW_SECONDS",
-    "TIME_FORMAT",
-    "from_history",
-    "from_kafka",
-    "from_stream",
-    "make_frame",
-    "new_session",
-    "run_statement",
-]
+__all__ = ["TIME_FORMAT", "from_history", "from_kafka", "from_stream", "make_frame", "new_session", "run_statement"]
 
 TIME_FORMAT: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 """Format of times in the JSON of topics: microseconds, as in the tables."""

@@ -28,7 +28,7 @@ from streaming.writer_context import WriterContext
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["BATCH", "catch_up_stream", "check_slots", "start_realtime"]
+__all__ = ["catch_up_stream", "check_slots", "start_realtime"]
 
 BATCH: Final = "1 minute"
 """Length of a batch: the span that a start compares with the topic, and the age of the consumer group's offsets."""

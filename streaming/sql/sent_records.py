@@ -28,16 +28,7 @@ from streaming.sql.applied_streams import read_json, remove_file, streams_folder
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "Records",
-    "SentFile",
-    "SentRecords",
-    "UnmatchedRecords",
-    "batch_number",
-    "sent_after",
-    "sent_since",
-    "separate_unsent",
-]
+__all__ = ["Records", "SentFile", "SentRecords", "UnmatchedRecords", "sent_after", "sent_since", "separate_unsent"]
 
 Records = Counter[tuple[str | None, str | None]]
 """Number of records per key and value."""
@@ -175,7 +166,7 @@ def separate_unsent(records: "DataFrame", sent: Records) -> "tuple[DataFrame, Re
     return left.repartition(1).sortWithinPartitions(order), again
 
 
-def batch_number(record: TailRecord, incarnation: str) -> int | None:
+def _batch_number(record: TailRecord, incarnation: str) -> int | None:
     """Return the batch number of a record that a batch of this incarnation sent; None for any other record."""
     headers = {name: _text(value) for name, value in record.headers}
     number = (headers.get("batch") or "").partition("-")[0]
@@ -187,7 +178,7 @@ def _look(
 ) -> dict[int, _Part]:
     found: dict[int, _Part] = {}
     for record in read:
-        at = batch_number(record, incarnation)
+        at = _batch_number(record, incarnation)
         is_earlier = at is None or at < number
         part = found.setdefault(record.partition, _Part(is_whole=is_earlier))
         if at is not None and not is_earlier:

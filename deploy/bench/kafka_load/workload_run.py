@@ -23,7 +23,7 @@ from ingest.kafka_settings import KafkaSettings
 from ingest.security import client_conf
 from ingest.topics.offsets import end_offsets
 
-__all__ = ["LoadRun", "LoadSession", "are_stable", "figures_of", "median_error", "run_workload", "settled_ends"]
+__all__ = ["LoadSession", "are_stable", "figures_of", "median_error", "run_workload", "settled_ends"]
 
 _LEAD_SECONDS: Final = 0.1
 """Time between the start command and the first record: all processes have read it by then."""

@@ -13,7 +13,7 @@ from deploy.bench.suite.parameters import cell_text, differing_parameters, param
 from deploy.bench.suite.scenario import Curve
 from deploy.bench.suite.spread import LEAST_SPREAD
 
-__all__ = ["LEAST_POINTS", "Trend", "TrendPoint", "curves_of", "trend_of", "trend_text"]
+__all__ = ["Trend", "TrendPoint", "curves_of", "trend_of", "trend_text"]
 
 LEAST_POINTS: Final = 3
 """Two points always lie on a line, so they cannot show a bend."""

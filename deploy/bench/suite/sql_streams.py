@@ -39,7 +39,7 @@ from streaming.sql.applied_streams import load_applied
 from streaming.sql.stream_folder import find_stream
 from streaming.sql.stream_status import read_status
 
-__all__ = ["STREAMS", "full_disk", "in_realtime", "mapping_text", "streams_bed", "streams_cell"]
+__all__ = ["full_disk", "in_realtime", "mapping_text", "streams_bed", "streams_cell"]
 
 STREAMS: Final = ("events_in_country", "events_in_city")
 """The second reads the first."""

@@ -12,7 +12,7 @@ import hashlib
 from collections import OrderedDict
 from typing import Final
 
-__all__ = ["MAX_ASKED", "EdgeNode", "EdgeNodes"]
+__all__ = ["EdgeNode", "EdgeNodes"]
 
 MAX_ASKED: Final = 300
 _MINUTE_US: Final = 60_000_000

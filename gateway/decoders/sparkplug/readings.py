@@ -23,7 +23,7 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["CLOCK_UNSET", "YEAR_2000_MS", "Lookup", "MetricConverter", "make_definition_lookup"]
+__all__ = ["YEAR_2000_MS", "Lookup", "MetricConverter", "make_definition_lookup"]
 
 CLOCK_UNSET: Final = "clock_unset"
 HISTORICAL: Final = "historical"
