@@ -1,7 +1,7 @@
-"""The arithmetic of the audit: what the gateway counted, what Kafka holds, what the tables hold. No servers, no clock.
+"""Balance of the audit: compares the gateways' counts, Kafka's records and the tables' rows. No servers, no clock.
 
-Messages are named by (gateway, epoch, number). DuckDB joins and spills to disk: see balance.sql. Nothing of it is shared
-with who wrote these: a fault of theirs must not hide itself here.
+A message is named by (gateway, epoch, number). DuckDB runs the joins of balance.sql and spills to disk. The code shares
+nothing with the writers of the three sources, so that a fault of a writer cannot hide itself here.
 """
 
 import re
@@ -45,9 +45,9 @@ from lakehouse.dataset import read_in_turn
 __all__ = ["MINUTE_US", "BalanceFigures", "MessageBalance", "Rows"]
 
 NEAR_US: Final = 15 * MINUTE_US
-"""Span before the window in which the original of a copy is looked for first: most are there, and most audits end there."""
+"""Span before the window in which the audit first looks for the original of a copy. Most originals are there."""
 AHEAD_US: Final = 10 * MINUTE_US
-"""Largest lead of a device's clock over the time of receipt that is assumed."""
+"""Assumed limit of how far a device's clock is ahead of the time of receipt."""
 _DAY_US: Final = 24 * 60 * MINUTE_US
 _WEEK_US: Final = 8 * _DAY_US
 _FAULTS: Final = ("lost", "altered", "hole", "uncounted", "twice")
@@ -83,7 +83,7 @@ _PLACE: Final = ("event_time", "date")
 class BalanceFigures:
     """Results in messages (`duplicate_rows`: rows, `foreign`: records); `examples` names some of each fault.
 
-    `unaccounted` holds all of them: lost, `altered`, not counted, counted twice, counted and nowhere.
+    `unaccounted` is the sum of the faults: lost, `altered`, not counted, counted twice, counted but without a record.
     """
 
     received: int = 0
@@ -102,20 +102,20 @@ class BalanceFigures:
 
     @property
     def only_counts_differ(self) -> bool:
-        """True when every message in Kafka is accounted for, and only the gateway's counts say something else."""
+        """True if every message in Kafka is accounted for, and only the gateway's counts differ."""
         return self.unaccounted > 0 and not {"unaccounted", "altered"} & self.examples.keys()
 
 
 class MessageBalance:
-    """Collects the three sources and strikes the balance: first `load_tables`, then the `add_*`, then `balance`.
+    """Collector of the three sources, and their balance. Call `load_tables`, then each `add_*`, then `balance`.
 
     Args:
-        cutoff_us: only messages received at or after this time count; a whole minute.
-        window_messages: how many messages a gateway may have received and not yet counted.
-        horizon_us: how long after its original a copy may come: what the broker keeps for a gateway that is away.
-        gateways: those that are known without having counted anything yet.
-        from_the_start: True where the outcomes are read from their topic's first record.
-        is_deep: look for doubles of every row within the horizon, not of those only that may have one.
+        cutoff_us: only messages received at or after this time count; epoch µs of a whole minute.
+        window_messages: most messages that a gateway may have received and not yet counted.
+        horizon_us: most time in µs between an original and its copy: what the broker keeps for a gateway that is away.
+        gateways: gateways that are known, even if they have counted nothing yet.
+        from_the_start: True if the outcomes are read from their topic's first record.
+        is_deep: look for duplicates of every row within the horizon, not only of rows that may have one.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class MessageBalance:
         names = set(readings.schema.names)
         self._columns = {f"${name}": column if column in names else "null" for name, column in _NEWER.items()}
         if self._is_deep:
-            # It may be most of the table: not to be copied.
+            # These may be most rows of the table, so do not copy them.
             self._db.register("readings", readings)
         else:
             self._copy_near()
@@ -180,7 +180,7 @@ class MessageBalance:
         self._db.execute(_QUERIES["rows_at"])
 
     def _copy_near(self) -> None:
-        """Take the rows from near the window on: they are asked several times, and the files may be many and large."""
+        """Copy the rows from near the window on: several queries read them, and the files may be many and large."""
         low = datetime.fromtimestamp(self._near_us / 1e6, UTC)
         near = (ds.field("date") >= low.date()) & (ds.field("received_at") >= _at(low))
         newer = [column for column in self._columns.values() if column != "null"]
@@ -192,16 +192,16 @@ class MessageBalance:
         return self._readings if isinstance(self._readings, ds.Dataset) else ds.dataset(self._readings)
 
     def add_erased(self, devices: Iterable[tuple[str, int]]) -> None:
-        """Take which devices were erased by request: SHA-256 of the id, and until when (µs); they count as they did before."""
+        """Take devices that were erased: SHA-256 of the id, and until when (µs). Their messages count as before the erasure."""
         self._insert("erased", ERASED_ROWS, list(devices))
 
     def add_corrections(self, corrections: Iterable[Correction]) -> None:
-        """Take what was corrected by request: its rows may be gone, or say something else. May be given again."""
+        """Take all corrections, in place of earlier ones. Rows of a correction may be gone or differ from their records."""
         self._db.execute("delete from corrections")
         self._insert("corrections", CORRECTION_ROWS, list(corrections))
 
     def add_outcomes(self, batch: Iterable[LogRecord]) -> None:
-        """Take what the gateways counted."""
+        """Take outcome records of the audited range of `telemetry.outcomes`."""
         sums: dict[tuple[str, int, int, str | None], list[int]] = {}
         for record in batch:
             outcome = self._outcome(record)
@@ -218,14 +218,14 @@ class MessageBalance:
         self._insert("counted", COUNTED_ROWS, [(*name, *found) for name, found in sums.items()])
 
     def add_late_outcomes(self, batch: Iterable[LogRecord]) -> None:
-        """Take outcomes from outside the stretch that is audited: they say who is alive and how far it has counted."""
+        """Take outcome records outside of that range: they show which gateways are alive, and how far these have counted."""
         for record in batch:
             if (outcome := self._outcome(record)) is not None:
                 self._counted.add_late(outcome, record.timestamp_ms)
 
     @property
     def unknown_gateways(self) -> set[str]:
-        """Gateways that wrote records of the window, and of which no outcome has come."""
+        """Gateways that wrote records of the window, but no outcome."""
         return {gateway for gateway in self._gateways - self._known if not self._counted.knows(gateway)}
 
     def add_readings(self, batch: Iterable[LogRecord]) -> None:
@@ -257,7 +257,7 @@ class MessageBalance:
         self._take(rows, [])
 
     def balance(self, landed: Mapping[str, Mapping[int, int]]) -> BalanceFigures:
-        """Strike the balance. `landed` says up to which offset Spark has come: what lies behind it is pending."""
+        """Return the balance. `landed` is the next offset that Spark will land, by topic and partition; the rest is pending."""
         self._db.execute("delete from landed; delete from ranges; delete from lives; delete from openings")
         ends = [(topic, p, offset) for topic, parts in landed.items() for p, offset in parts.items()]
         self._insert("landed", LANDED_ROWS, ends)
@@ -280,7 +280,7 @@ class MessageBalance:
             return None
 
     def _take(self, records: Sequence[tuple[Any, ...]], readings: Sequence[tuple[Any, ...]]) -> None:
-        """Keep the records, and of those that the table does not hold word for word each reading."""
+        """Keep the records, and the readings of each record whose rows in the table differ from it."""
         if records:
             self._gateways |= {row[4] for row in records}
             self._db.register("batch_records", arrow_table(RECORD_ROWS, records))
@@ -290,10 +290,10 @@ class MessageBalance:
             self._db.unregister("batch_readings")
 
     def _find_older(self) -> None:
-        """Read rows from before the window: of copies whose original was not found near it, and of what may be a copy.
+        """Read rows from before the window: originals of copies that were not found near it, and rows that may be copies.
 
-        First the days in which the broker may have kept a copy, by what is known of each; only what is then still missing
-        is looked for in the rest of the table.
+        The search begins in the days for which the broker may have kept a copy. Only what is still missing is then looked for
+        in the rest of the table.
         """
         self._db.execute(_QUERIES["older"])
         self._db.execute(_QUERIES["elsewhere"])
@@ -321,7 +321,7 @@ class MessageBalance:
         return self._db.execute(query).fetchall()
 
     def _filled(self, query: str) -> str:
-        """A query with the columns that tables of older versions lack."""
+        """Return a query with `null` in place of the columns that a table of an older version lacks."""
         text: str = _QUERIES[query]
         for name, column in self._columns.items():
             text = text.replace(name, column)
@@ -330,7 +330,7 @@ class MessageBalance:
     def _fetch(
         self, pairs: Iterable[tuple[str, str | int]], low_us: int, high_us: int, *, by: str = "message_id"
     ) -> None:
-        """Read the rows of these (device, `by`) received in a stretch of time; files and row groups are left out."""
+        """Read the rows of these (device, `by`) that were received in a span; other files and row groups are skipped."""
         pairs = sorted(pairs)
         if not pairs or low_us >= high_us:
             return
@@ -375,7 +375,7 @@ class MessageBalance:
         return figures
 
     def _compare_counts(self, figures: BalanceFigures) -> None:
-        """Count as unaccounted what outcomes count and topics lack, or the reverse, and what is counted twice or never."""
+        """Count as unaccounted: counted but without record, recorded but not counted, counted twice, and never counted."""
         holes = list(self._counted.holes())
         if holes:
             # Some of these messages have records, which are unaccounted already.

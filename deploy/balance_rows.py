@@ -1,4 +1,4 @@
-"""Rows that the audit joins: their columns, one row of each Kafka record, and one of each reading as it must be stored."""
+"""Rows that the audit joins: their columns, and rows made of Kafka records and of readings as they must be stored."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -71,7 +71,7 @@ _RELATIVE: Final = "relative_time"
 
 
 def record_row(record: LogRecord, message: ReadingRecord) -> tuple[Any, ...]:
-    """A record of `telemetry.readings`, as RECORD_ROWS."""
+    """Return a record of `telemetry.readings` as a row of RECORD_ROWS."""
     return (
         READINGS, record.partition, record.offset, record.timestamp_ms, message.gateway, message.epoch, message.number,
         message.received_us, message.device, message.topic, False, message.qos == 0, _payload(message),
@@ -79,7 +79,7 @@ def record_row(record: LogRecord, message: ReadingRecord) -> tuple[Any, ...]:
 
 
 def dead_letter_row(record: LogRecord, letter: DeadLetterRecord) -> tuple[Any, ...]:
-    """A record of `telemetry.dead-letters`, as RECORD_ROWS."""
+    """Return a record of `telemetry.dead-letters` as a row of RECORD_ROWS."""
     return (
         DEAD_LETTERS, record.partition, record.offset, record.timestamp_ms, letter.gateway, letter.epoch, letter.number,
         letter.received_us, letter.device, letter.topic, letter.partial, letter.qos == 0,
@@ -88,7 +88,7 @@ def dead_letter_row(record: LogRecord, letter: DeadLetterRecord) -> tuple[Any, .
 
 
 def reading_rows(record: LogRecord, message: ReadingRecord) -> Iterator[tuple[Any, ...]]:
-    """The readings of a record, as READING_ROWS: what the columns of `readings` must say."""
+    """Yield the readings of a record as rows of READING_ROWS: the values that `readings` must have."""
     payload, is_relative = _payload(message), _RELATIVE in (message.flags or ())
     for one in message.readings:
         event_us = message.received_us if one.time_us is None else one.time_us
@@ -101,7 +101,7 @@ def reading_rows(record: LogRecord, message: ReadingRecord) -> Iterator[tuple[An
 
 
 def arrow_table(schema: pa.Schema, rows: Any) -> pa.Table:
-    """Rows as a table."""
+    """Return rows as an Arrow table with these columns."""
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     return pa.Table.from_arrays(
         [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)], schema=schema
@@ -109,6 +109,6 @@ def arrow_table(schema: pa.Schema, rows: Any) -> pa.Table:
 
 
 def _payload(message: ReadingRecord) -> str | None:
-    """The hash of the message's payload, where its gateway gave one."""
+    """Return the hash of the message's payload; None if its gateway gave none."""
     found = getattr(message, "payload_hash", None)
     return None if found is None else str(found)

@@ -1,9 +1,9 @@
-"""Redrives dead letters: judged by gateway/redrive.py, produced like a gateway's messages, counted, then journaled.
+"""Redrive of dead letters: judge them with gateway/redrive.py, produce and count them like a gateway, write the journal.
 
-In steps of some messages each: Kafka has all records, then the outcome that counts them, then the journal is written.
-Killed between any two of these, `tidegate audit` balances (a message past its epoch's last outcome is counted from its
-record), and the next redrive does the step again: Spark drops by identity what is stored already. `run_redrive` goes from
-settings to report: it finds the letters, opens what it needs, and closes it again.
+A redrive works in steps of at most 100 messages. In each step Kafka first gets all records, then the outcome that counts
+them; the journal is written last. A kill between any two of these does no harm: `tidegate audit` still balances, because it
+counts a message past its epoch's last outcome from its record. The next redrive repeats the step, and Spark drops by identity
+what is stored already.
 """
 
 import threading
@@ -38,17 +38,25 @@ STEP_MESSAGES: Final = 100
 EXAMPLES: Final = 10
 FIRST_READINGS: Final = 3
 PATIENCE_SECONDS: Final = 30.0
+"""Longest time without a report of Kafka while records wait."""
 YOUNG_US: Final = 24 * 3600 * 1_000_000
-"""Time by which Spark remembers identities (stream.horizon_days) longer than a broker keeps a session, by default."""
+"""Default of `young_us`: Spark remembers identities (stream.horizon_days) this much longer than a broker keeps a session."""
 _MINUTE_US: Final = 60_000_000
 
 
 @dataclass
 class RedriveReport:
-    """Result of a redrive, in letters.
+    """Result of a redrive. All counts are dead letters, except `readings`.
 
-    `readings`: readings produced, the `first` of them as device, metric, value, text, unit; `partial`: accepted with parts
-    still rejected; `examples`: one of each kind of rejection.
+    Attributes:
+        run: name of the run, its start in epoch ms.
+        accepted: letters whose messages went to Kafka; of these, `partial` ones have parts that are still rejected.
+        readings: readings that went to Kafka; `first` has up to three of them: device, metric, value, text, unit.
+        stored: letters whose readings were in the table already.
+        refused: letters that are still rejected, by reason.
+        ignored: letters whose messages a rule now ignores, by rule.
+        skipped: letters that could not be judged, by cause.
+        examples: one letter of each kind of rejection, at most ten.
     """
 
     run: int
@@ -65,11 +73,11 @@ class RedriveReport:
     first: list[dict[str, Any]] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as JSON-ready data."""
+        """Return the report as JSON-ready data."""
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(self).items()}
 
     def add(self, verdict: RedriveOutcome) -> None:
-        """Count a message's letters."""
+        """Count the letters of one judged message."""
         count = len(verdict.letters)
         self.letters += count
         if verdict.ending == "accepted":
@@ -94,14 +102,14 @@ class RedriveReport:
             self.first.append({"device": device, **{name: getattr(reading, name) for name in names}})
 
     def _show(self, example: dict[str, Any]) -> None:
-        """One example of each kind."""
+        """Keep the example if it is the first of its kind."""
         kind = example.get("reason"), example.get("why")
         if len(self.examples) < EXAMPLES and kind not in [(e.get("reason"), e.get("why")) for e in self.examples]:
             self.examples.append(example)
 
 
 class RedriveRun:
-    """One run. `writer` and `journal` are None for a dry run, which judges and produces nothing."""
+    """One redrive. `writer` and `journal` are None for a dry run, which judges but produces nothing."""
 
     def __init__(
         self,
@@ -113,17 +121,17 @@ class RedriveRun:
         journal: RedriveJournal | None = None,
         young_us: int | None = None,
     ) -> None:
-        """`young_us`: what was received within that time is known to Spark if any delivery of it is stored."""
+        """Prepare the run. Spark itself recognises copies of messages that were received in the last `young_us` (µs)."""
         self._young_us = YOUNG_US if young_us is None else young_us
         self._root, self._gate, self._writer, self._journal = root, gate, writer, journal
         self._number = 0
         self.report = RedriveReport(run, dry_run=writer is None)
 
     def run(self, letters: Sequence[DeadLetter], *, rate: float, stop: threading.Event) -> RedriveReport:
-        """Redrive these, at most `rate` messages per second, until done or `stop` is set.
+        """Redrive these letters, at most `rate` messages per second, until all are done or `stop` is set.
 
         Raises:
-            RetryableError: Kafka does not take or confirm records; what was done before is in the journal.
+            RetryableError: Kafka does not take or confirm records; the journal has the steps before.
         """
         messages, size = _by_message(letters), max(1, min(STEP_MESSAGES, int(rate)))
         for first in range(0, len(messages), size):
@@ -147,7 +155,7 @@ class RedriveRun:
             self.report.add(verdict)
 
     def _leave_out(self, verdicts: list[RedriveOutcome]) -> list[RedriveOutcome]:
-        """Without what another delivery or redrive has stored. What is young is left to Spark, which knows it still."""
+        """Remove readings that another delivery or redrive has stored. For young messages Spark does the same itself."""
         before_us = time.time_ns() // 1000 - self._young_us
         old = [one for one in verdicts if one.ending == "accepted" and one.letters[0].received_us < before_us]
         wanted = {identity for verdict in old for identity in reading_identities(verdict)}
@@ -158,7 +166,7 @@ class RedriveRun:
         return [drop_stored_readings(verdict, stored) for verdict in verdicts]
 
     def _fitting(self, verdict: RedriveOutcome, writer: LogWriter) -> RedriveOutcome:
-        """The verdict, or a refusal where Kafka would not take one of its records."""
+        """Return the verdict, or a rejection if one of its records is too large for Kafka."""
         for record in verdict.records:
             record.epoch = self.report.run
         sizes = [len(encode_record(r)) + len(r.device.encode()) + RECORD_OVERHEAD_BYTES + 20 for r in verdict.records]
@@ -204,7 +212,7 @@ class RedriveRun:
 
 
 class _Reports:
-    """Awaits Kafka's report of each record."""
+    """Records given to the writer, and the wait for Kafka's reports of them."""
 
     def __init__(self, writer: LogWriter) -> None:
         self._writer = writer
@@ -216,10 +224,10 @@ class _Reports:
         self._writer.produce(topic, key, value, self._report)
 
     def wait(self) -> None:
-        """Return when Kafka has everything.
+        """Return when Kafka has all records.
 
         Raises:
-            RetryableError: it does not.
+            RetryableError: Kafka rejects a record, or reports nothing for 30 s.
         """
         heard_at, waiting = time.monotonic(), self._waiting
         while self._waiting and self._error is None:
@@ -241,7 +249,7 @@ class _Reports:
 
 
 def _by_message(letters: Sequence[DeadLetter]) -> list[list[DeadLetter]]:
-    """The letters of each message together, messages in the order received; what the stream refused was a record each."""
+    """Return the letters grouped by message, in the order received. A letter of the stream is one record by itself."""
     found: dict[str, list[DeadLetter]] = {}
     for letter in letters:
         found.setdefault(letter.id if letter.stage == Stage.STREAM else letter.message, []).append(letter)
@@ -268,10 +276,10 @@ def _example(verdict: RedriveOutcome) -> dict[str, Any]:
 
 
 def make_redrive_processor(settings: Settings, state: Iterable[tuple[str, bytes]] = ()) -> MessageProcessor:
-    """Create the gateway's own judgement by these settings, without the rate: a redrive by a person is not a flood.
+    """Make a processor that judges as a gateway with these settings, but without a rate limit.
 
-    `state` is what gateways remember of births and aliases. Steps and standing values are judged within the redrive
-    alone: what the live gateway saw last is of another time.
+    `state` is the decoder state of the gateways, such as births and aliases. Steps and stuck values are judged only within
+    the redrive, because the last values of the live gateway are from another time.
     """
     policy = make_policy(settings.gateway, settings.routes, live=False)
     routes = compile_routes(settings.routes, settings.gateway)
@@ -300,10 +308,20 @@ def run_redrive(
     dry_run: bool,
     stop: threading.Event,
 ) -> RedriveReport:
-    """Redrive the letters that `where` finds, and report the result of each.
+    """Redrive the letters that `where` finds, and return the report.
+
+    Args:
+        settings: settings of the pipeline.
+        where: SQL condition on columns of `dead_letters`; None for all letters.
+        limit: most letters; None for no limit.
+        again: also redrive letters that an earlier redrive has finished.
+        rate: most messages per second.
+        dry_run: judge the letters, but produce nothing.
+        stop: ends the redrive between two steps.
 
     Raises:
-        FatalError: another redrive runs; RetryableError: Kafka does not take records.
+        FatalError: another redrive runs.
+        RetryableError: Kafka does not take or confirm records.
         TidegateError: `where` is not SQL.
     """
     from ingest.producer import open_writer
@@ -319,7 +337,7 @@ def run_redrive(
             journal.join_files(settings.lake.dead_letters_days)
             writer = open_writer(settings.kafka, client_id="tidegate-redrive", learned=LearnedLimits(batch_bytes=1))
             cleanup.callback(writer.close)
-        # Found under the lock: what another redrive has just done is done.
+        # The letters are looked up under the journal's lock, so they include the result of a redrive that has just ended.
         young = max(0.0, settings.stream.horizon_days * 86_400 - settings.mqtt.session_expiry_seconds)
         redrive = RedriveRun(root, gate, run=run, writer=writer, journal=journal, young_us=int(young * 1_000_000))
         for letters in find_dead_letters(root, where, limit, again=again):

@@ -1,6 +1,6 @@
-"""The monitor as other processes use it: the address of its page, the token for redrives from there, and its snapshot over HTTP.
+"""Client of the monitor for other processes: its snapshot over HTTP, the address of its page, and the page's token.
 
-The snapshot is the one source of `status` and of the page.
+The token allows redrives from the page. `status` and the page show the same snapshot.
 """
 
 import http.client
@@ -49,7 +49,7 @@ RECENT: Final = ("pending", "firing")
 
 
 def make_page_token(data: Path) -> Path:
-    """The token's file, made once per data folder, so that an open page keeps its right over restarts."""
+    """Return the file of the token. It is made once per data folder, so that an open page keeps its right over restarts."""
     file = data / PAGE_TOKEN
     if not file.exists():
         write_private(file, secrets.token_urlsafe(24) + "\n")
@@ -57,7 +57,7 @@ def make_page_token(data: Path) -> Path:
 
 
 def page_token(monitoring: MonitoringSettings) -> str | None:
-    """The token as the file holds it; None where there is none that this user may read."""
+    """Return the token from its file; None if there is none that this user may read."""
     if monitoring.page_token_file is None:
         return None
     try:
@@ -72,7 +72,7 @@ def page_address(monitoring: MonitoringSettings, *, token: str | None = None) ->
 
 
 def ask_monitor(monitoring: MonitoringSettings, *, timeout_seconds: float = 1.0) -> Snapshot | None:
-    """The newest snapshot; None where the monitor does not answer in time, or answers with something else."""
+    """Return the newest snapshot; None if the monitor does not answer in time, or not with a snapshot."""
     try:
         with OPENER.open(f"{page_address(monitoring)}api/status", timeout=timeout_seconds) as answer:
             found = json.loads(answer.read())
@@ -82,7 +82,7 @@ def ask_monitor(monitoring: MonitoringSettings, *, timeout_seconds: float = 1.0)
 
 
 def figures_of(snapshot: Snapshot, group: str) -> dict[str, Any]:
-    """The part of a snapshot that `status` shows, with the lag of one consumer group in time."""
+    """Return the part of a snapshot that `status` shows, with the lag of the consumer group `group`."""
     groups = [entry for entry in snapshot.get("kafka", {}).get("groups", []) if entry["group"] == group]
     found = {name: snapshot.get(name, unknown) for name, unknown in UNKNOWN.items()}
     found["lag_seconds"] = {entry["topic"]: entry["lag_seconds"] for entry in groups}

@@ -23,7 +23,7 @@ SYSTEM_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 USUAL_SYSTEM_LOWEST: Final = 32_768
 _LOCK_TRIES: Final = 100
 _given: Final[set[int]] = set()
-"""Chosen for 0 in this process: their servers may not listen yet."""
+"""Ports chosen for 0 in this process; their servers may not listen yet."""
 
 
 def choose_port(
@@ -33,21 +33,21 @@ def choose_port(
     taken: Collection[int] = (),
     claim: Callable[[int], bool] = lambda port: True,
 ) -> tuple[int, str]:
-    """A port that is free now, from `preferred` upwards; any for 0.
+    """Choose a port that is free now, from `preferred` upwards.
 
-    Nobody can keep a port without listening on it: `claim` keeps it from other runs until it is used.
+    A port that no server listens on yet cannot be reserved. So `claim` keeps it from other runs until then.
 
     Args:
-        preferred: the wish; 0 for any.
+        preferred: the wanted port; 0 for any.
         host: the address to listen on.
-        taken: ports already promised to other parts of the same run.
-        claim: whether no other run has been promised this port; asked last, and then it is ours.
+        taken: ports of other parts of the same run.
+        claim: takes the port for this run; False if another run has it. Called last.
 
     Returns:
-        The port and a sentence for people, empty when the wish came true.
+        The port, and a sentence for people if it is another one than `preferred`; else an empty text.
 
     Raises:
-        UnavailableError: none of the next 200 is free.
+        UnavailableError: none of the next 200 ports is free.
     """
     if preferred == 0:
         return next(port for port in iter(lambda: _any_port(host), None) if claim(port)), ""
@@ -61,7 +61,7 @@ def choose_port(
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Return whether a server could listen there; connections that still close do not count, as servers reuse those."""
+    """Return whether a server could listen there. Connections that still close do not matter: servers reuse their ports."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -77,7 +77,7 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def owner_of(port: int) -> str | None:
-    """Name and pid of the process that listens on `port`; None where this user may not know."""
+    """Return name and pid of the process that listens on `port`; None if this user may not see it."""
     try:
         listening = [entry for entry in psutil.net_connections("tcp") if entry.status == psutil.CONN_LISTEN]
         pid = next((entry.pid for entry in listening if entry.laddr and entry.laddr.port == port), None)
@@ -96,9 +96,9 @@ def _note(preferred: int, port: int, host: str, *, promised: bool) -> str:
 
 
 def _any_port(host: str) -> int:
-    """Return a port that the system does not give away by itself.
+    """Return a free port outside of the range from which the system chooses ports itself.
 
-    Those that it gives to connections and to who asks for any may be gone before our server listens: a Kafka takes seconds.
+    The system may give a port of that range to a connection before our server listens: Kafka takes seconds to start.
     """
     room = _system_lowest() - LOWEST
     for _ in range(TRIED if room >= TRIED else 0):
@@ -113,17 +113,17 @@ def _any_port(host: str) -> int:
 
 
 def _system_lowest() -> int:
-    """Return the lowest port that this system gives away by itself."""
+    """Return the lowest port that this system chooses itself."""
     with suppress(OSError, ValueError, IndexError):
         return int(SYSTEM_RANGE.read_text("ascii").split()[0])
     return USUAL_SYSTEM_LOWEST
 
 
 class PortClaims:
-    """Ports that this run has been promised, until its end: locks that other runs of this user see; `folder` is for tests.
+    """Ports that this run keeps until its end, as file locks that other runs of this user see; `folder` is for tests.
 
-    Between the choice of a port and the moment at which its server listens lie seconds; two runs that start together would
-    choose the same ones. The kernel drops the locks with the process.
+    Without claims, two runs that start together would choose the same ports: a server listens only seconds after the choice.
+    The kernel drops the locks with the process.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -131,7 +131,7 @@ class PortClaims:
         self._held: dict[Path, int] = {}
 
     def claim(self, port: int) -> bool:
-        """Take a port; False where another run has it. A machine that lets no lock be made has no claims: True."""
+        """Take a port; False if another run has it. True also if this machine cannot make locks: it has no claims then."""
         file = self._folder / f"port-{port}.lock"
         if file in self._held:
             return True
@@ -144,28 +144,28 @@ class PortClaims:
         return handle is not None
 
     def release(self) -> None:
-        """Give all of them back, and leave no file."""
+        """Release all ports and remove the files of the locks."""
         for file, handle in self._held.items():
             with suppress(OSError):
                 file.unlink(missing_ok=True)
             os.close(handle)
         self._held.clear()
-        # It goes with the last run that needs it.
+        # Only the last run can remove the folder.
         with suppress(OSError):
             self._folder.rmdir()
 
 
 def _locked(file: Path) -> int | None:
-    """An open, locked file; None where another process holds its lock."""
+    """Return a descriptor of the locked file; None if another process holds its lock."""
     for _ in range(_LOCK_TRIES):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except FileNotFoundError:
-            continue  # a run that ends at this moment took the folder away
+            continue  # a run that ends at this moment has removed the folder
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its last holder may have removed the name between our open and our lock: then the lock is on nothing.
+            # The last holder may have removed the file between our open and our lock; the lock is useless then.
             if os.path.samestat(os.fstat(handle), file.stat()):
                 return handle
         except BlockingIOError:

@@ -1,6 +1,6 @@
-"""Silent devices: SQL over `devices` that judges them by the rule of monitoring/silence.py.
+"""Silent devices: SQL over the table `devices` with the rule of monitoring/silence.py.
 
-A silence counts only in the spans in which messages reached the tables, not in an outage of the pipeline.
+Silence counts only in spans in which messages reached the tables, not during an outage of the pipeline.
 """
 
 import time
@@ -26,17 +26,14 @@ WITH heard AS (
 MOST_GAP_SECONDS: Final = 60.0
 """After a longer gap between looks (a machine that slept) the time in between is unknown."""
 MOST_SPANS: Final = 50
-"""Above this number the oldest spans are joined; five days are needed to judge a device that sends once a day."""
+"""Most spans; the two oldest are then joined. The spans must cover five days to judge a device that sends once a day."""
 
 Span = tuple[float, float]
 """(from, until) in epoch seconds."""
 
 
 class HealthyFlowSpans:
-    """Spans in which the whole path worked, as seen by this monitor.
-
-    One thread calls `note`, another one reads.
-    """
+    """Spans in which the whole path worked, as this monitor saw it. One thread calls `note`, another one reads."""
 
     def __init__(self) -> None:
         self.spans: tuple[Span, ...] = ()
@@ -58,7 +55,7 @@ class HealthyFlowSpans:
 
 
 def _joined(spans: tuple[Span, ...]) -> tuple[Span, ...]:
-    """Join the two oldest spans to one of their total length that ends early, so that messages within them count as younger."""
+    """Join the two oldest spans to one of their total length. It ends early, so that messages within them count as younger."""
     (since, until), (again, end), *others = spans
     return ((since, until + end - again), *others)
 
@@ -66,7 +63,7 @@ def _joined(spans: tuple[Span, ...]) -> tuple[Span, ...]:
 def judged_devices(flow: HealthyFlowSpans) -> str:
     """Return the start of a query that can select from `judged`: device, seen, silent_seconds, interval_s, is_silent.
 
-    `is_silent` is NULL for devices that are not judged: seen too long ago, or only for a short time so far.
+    `is_silent` is NULL for a device that cannot be judged: last seen too long ago, or known for too short a time.
     """
     return _JUDGED.format(
         flowing="true" if flow.flowing else "false",

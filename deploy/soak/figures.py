@@ -1,6 +1,6 @@
-"""Figures of a soak: a sample has memory, descriptors, files, state and latency; the verdict has the growth of each per hour.
+"""Figures of a soak: samples of memory, descriptors, files, state and latency, their growth per hour, and the verdict.
 
-The names of the figures are the patterns of the limits.
+`BOUNDS` limits the growth by patterns of figure names.
 """
 
 import math
@@ -37,14 +37,14 @@ __all__ = [
 
 _MB: Final = 1024**2
 _STATE_ENDS: Final = ("_ranges", "_identities")
-"""Gauges of these names say how much a part remembers."""
+"""Endings of gauges that say how much a part remembers."""
 _OLD_POOLS: Final = ("Old Gen", "Tenured Gen")
-"""Names of the pool of long-lived objects, by collector."""
+"""Names of the pool of long-lived objects in the different garbage collectors."""
 _LANDING_RESTARTS: Final = "tidegate_stream_query_restarts_total"
 WARM_UP_RATIO: Final = 0.2
-"""Share of the whole time that is not judged: caches fill, and the JVM's heap takes its size."""
+"""First share of the time, which is not judged: caches fill, and the JVM's heap grows to its size."""
 LEAST_SECONDS: Final = 600.0
-"""A slope per hour of a shorter time says nothing."""
+"""Least time for a slope per hour."""
 BINS: Final = 60
 
 BOUNDS: Final[Mapping[str, float | None]] = {
@@ -62,21 +62,22 @@ BOUNDS: Final[Mapping[str, float | None]] = {
     "latency_ms.p50": 300.0,
     "latency_ms.p99": 2000.0,
 }
-"""The most that a figure may grow in an hour; the first pattern that fits counts, and a figure without one is only reported.
+"""Most growth per hour, by pattern of the figure's name. The first pattern that fits counts; without one, or with None, the
+figure is only reported.
 
-A JVM takes the heap that it may have before it collects much: its resident memory says nothing before the heap is full. What
-is left after a full collection (`heap_live_mb`) and what lies outside the heap do. Its resident memory has a ceiling instead.
+The resident memory of the stream's JVM has a ceiling instead: a JVM fills the heap that it may have before it collects much, so
+growth shows nothing. Live bytes after a full collection (`heap_live_mb`) and memory outside the heap have bounds.
 """
 
 
 class RestartSafeCounter:
-    """A counter of a process that may start again, summed over its lives."""
+    """A counter of a process that may restart, summed over all starts."""
 
     def __init__(self) -> None:
         self.total, self._last = 0.0, 0.0
 
     def add(self, value: float) -> None:
-        """The counter as it is now; a smaller one is of a new life."""
+        """Take the counter's present value; a smaller one than before comes from a restarted process."""
         self.total += value - self._last if value >= self._last else value
         self._last = value
 
@@ -107,7 +108,7 @@ def take_figures(data: Path, settings: Settings, landing: RestartSafeCounter) ->
 
 
 def jvm_figures(part: str, found: Scrape) -> dict[str, float]:
-    """Return a JVM's figures: live bytes after a full collection (unknown before the first), and bytes outside the heap."""
+    """Return a JVM's figures in MB: live heap after a full collection (unknown before the first), and memory outside the heap."""
     figures = {f"nonheap_mb.{part}": found.total("jvm_memory_used_bytes", area="nonheap") / _MB}
     pools = found.by_label("jvm_memory_pool_collection_used_bytes", "pool")
     live = sum(value for name, value in pools.items() if name.endswith(_OLD_POOLS))
@@ -115,7 +116,7 @@ def jvm_figures(part: str, found: Scrape) -> dict[str, float]:
 
 
 def _process_figures(part: str, pid: int) -> dict[str, float]:
-    """Return the figures of a part and of the JVM below it, which is as large as everything else together."""
+    """Return the figures of a part, and separately those of its JVM, which is as large as everything else together."""
     figures: dict[str, float] = {}
     with suppress(psutil.Error):
         process = psutil.Process(pid)
@@ -148,7 +149,7 @@ def _file_figures(data: Path) -> dict[str, float]:
 
 
 def _is_state(relative: tuple[str, ...]) -> bool:
-    """Return whether a file is state that a hop keeps over starts: checkpoints, sessions, identities; no rows or logs."""
+    """Return whether a file is state that a hop keeps over restarts: checkpoints, sessions, identities; no rows or logs."""
     if relative[0] == "checkpoints":
         return True
     if relative[0] == "tables":
@@ -173,7 +174,7 @@ def _gauges(found: Scrape) -> Mapping[str, float]:
 
 @dataclass(frozen=True)
 class SoakSample:
-    """All figures at one moment; `at` is seconds since the load began. A figure that is unknown then is left out."""
+    """All known figures at one moment; `at` is in seconds since the load began."""
 
     at: float
     figures: Mapping[str, float]
@@ -181,7 +182,7 @@ class SoakSample:
 
 @dataclass(frozen=True)
 class Slope:
-    """Growth of one figure; `per_hour` and `bound` are None if it was not judged."""
+    """Growth of one figure, in its own unit per hour; `per_hour` and `bound` are None if it was not judged."""
 
     name: str
     first: float
@@ -192,13 +193,13 @@ class Slope:
 
     @property
     def above(self) -> bool:
-        """True if it grew faster than allowed."""
+        """True if the figure grew faster than its bound."""
         return self.per_hour is not None and self.bound is not None and self.per_hour > self.bound
 
 
 @dataclass(frozen=True)
 class SoakVerdict:
-    """All that is wrong, a sentence each; nothing where the soak is passed."""
+    """Verdict of a soak: one sentence per fault, none if the soak passed."""
 
     wrong: Sequence[str] = field(default_factory=tuple)
 
@@ -209,7 +210,9 @@ class SoakVerdict:
 
 
 def slope_per_hour(points: Sequence[tuple[float, float]]) -> float | None:
-    """The median of the slopes between all pairs of bins, so that single peaks and a sawtooth count little; None of one bin.
+    """Return the median of the slopes between all pairs of bins; None with less than two bins.
+
+    A median gives single peaks and a sawtooth little weight.
 
     Args:
         points: (seconds, value), ascending.
@@ -226,7 +229,7 @@ def _bins(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def slopes_of(samples: Sequence[SoakSample], bounds: Mapping[str, float | None] = BOUNDS) -> list[Slope]:
-    """The slope of each figure after the warm-up, by name; not judged where what is left is too short."""
+    """Return the slope of each figure after the warm-up, by name. If that time is too short, no figure is judged."""
     if not samples:
         return []
     begin = samples[-1].at * WARM_UP_RATIO
@@ -259,17 +262,17 @@ def judge_soak(
     landing_faults: int,
     ready: bool,
 ) -> SoakVerdict:
-    """Everything that a soak must not show.
+    """Judge a soak by everything that it must not show.
 
     Args:
-        slopes: of all figures.
-        audit: what `tidegate audit --json` says at the end.
-        acknowledged: messages of the load that have a PUBACK, at the least.
-        ceilings: the most that a figure may be at any time, by name.
-        restarts: of each part, by the supervisor.
-        kills: of each part, by the faults: so many restarts are meant.
+        slopes: slopes of all figures.
+        audit: output of `tidegate audit --json` at the end.
+        acknowledged: least number of the load's messages that have a PUBACK.
+        ceilings: most value of a figure at any time, by name.
+        restarts: restarts of each part by the supervisor.
+        kills: kills of each part by the faults; as many restarts are expected.
         landing_failures: restarts of the landing query that the stream counted.
-        landing_faults: faults that may end the landing query: of Kafka.
+        landing_faults: faults of Kafka, which may end the landing query.
         ready: whether all parts are ready at the end.
     """
     wrong = [

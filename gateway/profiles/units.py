@@ -30,7 +30,7 @@ def _by(factor: str, divisor: str = "1") -> Unit:
 
 
 def _scale(symbol: str, prefixes: str) -> dict[str, Unit]:
-    """Return the symbol with each of these SI prefixes; `.` stands for no prefix."""
+    """Return the symbol with each of these SI prefixes; `.` means without a prefix."""
     sizes = {"M": "1e6", "k": "1e3", "h": "1e2", ".": "1", "d": "1e-1", "c": "1e-2", "m": "1e-3", "µ": "1e-6"}
     return {prefix.strip(".") + symbol: _by(sizes[prefix]) for prefix in prefixes}
 

@@ -1,6 +1,6 @@
-"""One run of a load: its topics, its processes, its sessions, and the figures from these.
+"""One run of a load on Kafka: it makes the topics, starts the clients' processes, repeats sessions and returns figures.
 
-Rates are medians of the sessions, counts are sums. A run may go on until the medians are known well enough.
+Rates are medians of the sessions, counts are sums. A run may repeat sessions until the medians are stable.
 """
 
 import json
@@ -29,21 +29,21 @@ _LEAD_SECONDS: Final = 0.1
 """Time between the start command and the first record: all processes have read it by then."""
 _RUN_SECONDS: Final = 600.0
 _LEAST_CPU_SECONDS: Final = 0.1
-"""The system counts processor time in hundredths: less of it says nothing."""
+"""The system counts processor time in hundredths of a second: a shorter time has no meaning."""
 _SLOW_RATE: Final = 2000.0
-"""Records a second that a load without a rate reaches at least; a third of it is still waited for."""
+"""Records per second that a load without a rate reaches at least; time limits allow for a third of that."""
 _ARRIVE_SECONDS: Final = 5.0
-"""Kafka has a record that it never acknowledged, or that its replicas still copy, so long after the one before."""
+"""Longest wait for one more record: one without acknowledgement, or one that the replicas still copy."""
 _FEWEST: Final = 8
-"""Sessions before any median counts as stable: with fewer the interval below would be that of the lowest and the highest."""
+"""Least number of sessions for a stable median: of fewer, the 95 % interval would reach from the lowest to the highest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadSession:
-    """Results of one session's producers and consumers, and the records that Kafka has of it.
+    """Results of one session's producers and consumers, and the number of its records in Kafka.
 
     `stored` includes what the topic held before the clock started. `costs` are those of Kafka's servers while producing and
-    while consuming, in mode `stream` twice those of all; None where they do not run on this machine.
+    while consuming; in mode `stream` both are those of the whole session. None if the servers run on another machine.
     """
 
     sent: Sequence[ClientWork]
@@ -53,17 +53,17 @@ class LoadSession:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Return the seconds from the first start to the last end, of the producers and of the consumers."""
+        """Return the seconds from the first start to the last end, by side: producers and consumers."""
         parts = {"produce": self.sent, "consume": self.read}
         return {name: elapsed_seconds(group) for name, group in parts.items() if group}
 
     @property
     def consumed(self) -> int:
-        """Records that were read."""
+        """Number of records that the consumers read."""
         return sum(one.messages for one in self.read)
 
     def rates(self, retained: int = 0) -> dict[str, float]:
-        """Records a second; those that the topic held before were not produced meanwhile."""
+        """Return records per second, by side; `retained` records were in the topic before and do not count as produced."""
         records = {"produce": self.stored - retained, "consume": self.consumed}
         return {name: records[name] / seconds for name, seconds in self.seconds.items()}
 
@@ -76,40 +76,41 @@ def run_workload(
     files: SegmentFiles | None = None,
     producer: Literal["produce", "native"] = "produce",
 ) -> dict[str, Any]:
-    """Run a load once, in processes of its own; its topics are made before and removed after it.
+    """Run a load once, in processes of its own. Its topics exist only during the run.
 
-    With `sessions` it repeats the load in the same processes: rates are medians of the sessions, counts are sums, percentiles
-    are those of all records.
+    With `sessions`, the same processes repeat the load. Percentiles then cover the records of all sessions.
 
     Args:
-        workload: what is produced and consumed.
+        workload: the records, their producers and their consumers.
         kafka: the cluster.
         on_started: gets the process ids of producers and consumers before the clock starts.
-        files: of the topic, where its brokers run on this machine.
+        files: the topic's files, if its brokers run on this machine; else None.
         producer: module of the producers; `native` is a C client, for comparison.
 
     Returns:
-        `produced`, `consumed`, `lost`, `duplicates`, `errors`; `produce_seconds`, `consume_seconds`; `produce_per_second`,
-        `consume_per_second` (records), `produce_mb_per_second`, `consume_mb_per_second` (values alone);
-        `client_cpu_us_per_message` of producers and consumers together, `python_cpu_us_per_message` of the producers' threads
-        that run Python; `produce_client_cores`, `produce_python_cores`, and with `files` `produce_broker_cores` and
-        `produce_broker_cpu_us_per_message`: busy cores during the sessions (`consume_…` likewise; in mode `stream` of both sides
-        together); with sessions `sessions_run` and `produce_median_error_ratio` (see `median_error`); `ack_p50_ms` to
-        `ack_max_ms`, from due to acknowledged; in mode `stream` also `end_to_end_p50_ms` to `end_to_end_max_ms`, from due to
-        consumed; with a rate `late_ms`, the longest time by which a record left after it was due; `curves` and `over_time`,
-        percentiles for plots; with sessions of all of them, by the time since each began.
-        `duplicates` are records that Kafka has beyond those that were sent, by repeated requests: each may hide a lost one.
-        With `retained_mb` also `fill_mb_per_second`, at which that was written; the disk has all of it when the clock starts.
-        With `files` also `stored_mb`, the size of all copies; in mode `split` `disk_read_mb`, which the brokers read from the
-        disk while the consumers read, and `broker_cpu_us_per_mb_read`, their processor time for a MB of values; with `cold`
-        also `cold_mb`, which only the disk had when the consumers began.
-        A percentile needs enough records that were timed: 1,000 for `ack_p999_ms`, 100 for `ack_p99_ms`.
+        Figures by name. `produce_…` is shown below; consumers have the same figures as `consume_…`.
+        - `produced`, `consumed`, `lost`, `errors`: records. `duplicates`: records in Kafka beyond those that were sent; each
+          comes from a repeated request and may hide a lost record.
+        - `produce_seconds`, `produce_per_second` (records), `produce_mb_per_second` (MB of values).
+        - `ack_p50_ms` to `ack_max_ms`: from due to acknowledged. In mode `stream` also `end_to_end_p50_ms` to
+          `end_to_end_max_ms`: from due to consumed. A percentile needs enough timed records: 100 for p99, 1,000 for p999.
+        - `client_cpu_us_per_message`: producers and consumers together. `python_cpu_us_per_message`: only the producers'
+          threads that run Python.
+        - `produce_client_cores`, `produce_python_cores`: busy cores during the sessions. In mode `stream` the client's figure
+          has both sides.
+        - `curves`, `over_time`: percentiles for plots; the time counts from the start of each session.
+        - With a rate: `late_ms`, the longest time between the due time of a record and its departure.
+        - With sessions: `sessions_run` and `produce_median_error_ratio` (see `median_error`).
+        - With `retained_mb`: `fill_mb_per_second` of writing these. The disk has all of them when the clock starts.
+        - With `files`: `produce_broker_cores`, `produce_broker_cpu_us_per_message`, and `stored_mb`, the size of all copies.
+          In mode `split` also `disk_read_mb`, read from the disk while the consumers ran, and `broker_cpu_us_per_mb_read`, the
+          brokers' processor time per MB of values. With `cold` also `cold_mb`, which only the disk had before that.
 
     Raises:
-        ConfigError: Kafka can't make such a topic.
+        ConfigError: Kafka does not accept such a topic.
         FatalError: a right is missing; the text says which.
         RetryableError: Kafka does not answer.
-        UnavailableError: a process of the load failed; the text has its last words. Or `cold` without `files`.
+        UnavailableError: a process of the load failed (the text has its last words), or `cold` without `files`.
     """
     if workload.cold and files is None:
         message = (
@@ -125,7 +126,7 @@ def run_workload(
 
 
 class LoadRun:
-    """The processes of one run."""
+    """The processes of one run, and its sessions."""
 
     def __init__(
         self,
@@ -142,13 +143,13 @@ class LoadRun:
         self._cold_mb = 0.0
 
     def figures(self) -> dict[str, Any]:
-        """Run its sessions: as many as are wanted, or until their medians are stable."""
+        """Run the sessions until their medians are stable, at most as many as the workload names; return the figures."""
         workload = self._workload
         sessions: list[LoadSession] = []
         with ExitStack() as parts:
             producers = [parts.enter_context(open_worker(self._producer, plan)) for plan in self._produce_plans()]
             self._await_ready(producers)
-            # A consumer's warm-up reads what the producers' wrote.
+            # The consumers' warm-up reads what the producers' warm-up wrote.
             consumers = [parts.enter_context(open_worker("consume", plan)) for plan in self._consume_plans()]
             self._await_ready(consumers)
             self._on_started([one.pid for one in (*producers, *consumers)])
@@ -181,7 +182,7 @@ class LoadRun:
         return LoadSession(sent=sent, read=read, stored=stored, costs=costs if self._files is not None else None)
 
     def _cost(self) -> AbstractContextManager[ReadCost]:
-        """Measure the work of the brokers while the block runs; unknown for those of another machine."""
+        """Measure the work of the brokers while the block runs; all zero for brokers on another machine."""
         return nullcontext(ReadCost()) if self._files is None else self._files.cost()
 
     def _file_figures(self, sessions: Sequence[LoadSession]) -> dict[str, float]:
@@ -235,10 +236,10 @@ class LoadRun:
 
 
 def settled_ends(kafka: KafkaSettings, topic: str, messages: int) -> dict[int, int]:
-    """Ends of the partitions when all messages are there, or no more come.
+    """Return the ends of the partitions when all messages are there, or when no more come.
 
-    With acks=0 a record is on its way when the producer is done; with acks=1 a replica may still copy it, and Kafka shows
-    nobody what is not copied. Both would look like a loss.
+    With acks=0 the last records are still on their way when the producer is done. With acks=1 a replica may still copy them,
+    and Kafka shows a record only after that. Without the wait, both would look like a loss.
     """
     ends, since = end_offsets(kafka, topic), time.monotonic()
     while sum(ends.values()) < messages and time.monotonic() - since < _ARRIVE_SECONDS:
@@ -259,7 +260,7 @@ def _say(workers: Sequence[LoadWorker], what: float | str) -> None:
 
 
 def median_error(values: Sequence[float]) -> float:
-    """Return the error of the median: half of its 95 % interval, relative to it.
+    """Return the error of the median: half of its 95 % confidence interval, as a ratio of the median.
 
     The interval is that of order statistics, which holds for any distribution.
     """
@@ -270,7 +271,7 @@ def median_error(values: Sequence[float]) -> float:
 
 
 def are_stable(sessions: Sequence[LoadSession], ratio: float) -> bool:
-    """Return whether the median of each rate is known to within this ratio."""
+    """Return whether the error of each rate's median is at most this ratio."""
     if ratio <= 0 or len(sessions) < _FEWEST:
         return False
     names = sessions[0].seconds
@@ -278,7 +279,7 @@ def are_stable(sessions: Sequence[LoadSession], ratio: float) -> bool:
 
 
 def figures_of(workload: Workload, sessions: Sequence[LoadSession]) -> dict[str, Any]:
-    """The figures that `run_workload` returns."""
+    """Return the figures that `run_workload` describes, without those of the topic's files."""
     sent = [one for session in sessions for one in session.sent]
     read = [one for session in sessions for one in session.read]
     acks, reads = merge_latencies(one.latencies for one in sent), merge_latencies(one.latencies for one in read)
@@ -327,7 +328,7 @@ def _rate_figures(name: str, workload: Workload, sessions: Sequence[LoadSession]
 
 
 def _core_figures(workload: Workload, sessions: Sequence[LoadSession]) -> dict[str, float]:
-    """Cores that were busy during the sessions alone: what lies between them would dilute a figure of the whole run."""
+    """Return the busy cores during the sessions. Idle time between two sessions would make a figure of the whole run smaller."""
     found: dict[str, float] = {}
     for number, name in enumerate(sessions[0].seconds):
         seconds = sum(one.seconds[name] for one in sessions)
