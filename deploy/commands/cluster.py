@@ -187,7 +187,7 @@ def cluster_state(cluster: "KafkaCluster") -> dict[str, Any]:
 
 
 def started_lines(cluster: "KafkaCluster", named: str | None = None) -> list[str]:
-    """Return what a person needs after the start; `named` is the option that names the folder, empty if it is the default one."""
+    """Return the lines for a person after the start. `named` is the option that names the folder, empty for the default."""
     state, name = cluster_state(cluster), command_name()
     named = f" --data {shlex.quote(state['folder'])}" if named is None else named
     lines = [
@@ -211,13 +211,13 @@ def started_lines(cluster: "KafkaCluster", named: str | None = None) -> list[str
 
 
 def _from_here(file: Path) -> str:
-    """Return the path, short if it is below this folder."""
+    """Return the path, relative if it is below the working directory."""
     here = Path.cwd()
     return str(file.relative_to(here)) if file.is_relative_to(here) else str(file)
 
 
 def status_lines(state: Mapping[str, Any]) -> list[str]:
-    """A line for each server."""
+    """Return one line per server."""
     kind = [state["mode"], *([state["security"]] if state["secure"] else [])]
     lines = [f"{', '.join(kind)}, {'ready' if state['ready'] else 'not ready'}"]
     keepers = [(keeper["server_id"], keeper) for keeper in state["zookeepers"]]

@@ -129,10 +129,10 @@ class ExportResult:
 
 
 def write_export(folder: Path, files: Mapping[str, str], *, force: bool) -> ExportResult:
-    """Write what is missing; what is there with other content only by `force`. Other files of the folder stay.
+    """Write missing files, and with `force` also files that differ. Other files of the folder stay.
 
     Raises:
-        ConfigError: a file is there with other content, and `force` is not given; nothing was written.
+        ConfigError: a file differs, and `force` is not given; nothing was written.
         UnavailableError: the folder cannot be written.
     """
     try:

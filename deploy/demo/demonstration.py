@@ -1,4 +1,4 @@
-"""One demonstration from beginning to end: wait for calm, break, follow the alerts, heal, wait, strike the balance."""
+"""One demonstration: wait for calm, break a part, follow the alerts, end the fault, wait for recovery, and audit."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ CALM_SECONDS: Final = 240.0
 HEALED_SECONDS: Final = 240.0
 """Time after the fault for alerts to resolve and parts to be ready: a machine may be busy."""
 LINGER_SECONDS: Final = 30.0
-"""Time to wait for alerts that follow from the fault: some look back over a quarter of an hour."""
+"""Time to wait for late alerts of the fault: some look back over a quarter of an hour."""
 MARGIN_SECONDS: Final = 60.0
 BALANCE: Final = ("received", "stored", "dead_lettered", "ignored", "duplicate", "unaccounted")
 
@@ -33,7 +33,7 @@ Key = tuple[str, tuple[tuple[str, str], ...]]
 
 @dataclass(frozen=True)
 class AlertChange:
-    """An alert came into a state so many seconds after the fault. `over` is a pending one that never fired."""
+    """Change of an alert's state, in seconds after the fault. The state `over` is the end of a pending alert that never fired."""
 
     after_seconds: float
     alert: str
@@ -48,7 +48,7 @@ class AlertChange:
 
 
 class AlertTimeline:
-    """All changes since the fault, from the monitor's snapshots; alerts from before it are left out until they change."""
+    """Changes of alerts since the fault, from the monitor's snapshots. Older alerts are left out until they change."""
 
     def __init__(self, before: Mapping[str, Any], *, began_at: float) -> None:
         self._began_at = began_at
@@ -66,12 +66,12 @@ class AlertTimeline:
 
     @property
     def unfinished(self) -> list[str]:
-        """Names of alerts that are pending or firing since the fault, and were not before it."""
+        """Return the names of alerts that are pending or firing now, and were not before the fault."""
         return self._in("pending", "firing")
 
     @property
     def still_firing(self) -> list[str]:
-        """Names of those alerts that fire."""
+        """Return the names of the unfinished alerts that fire."""
         return self._in("firing")
 
     def _in(self, *states: str) -> list[str]:
@@ -89,7 +89,7 @@ class AlertTimeline:
                 yield self._change(alert, alert["state"], float(alert["since"]))
 
     def _ended(self, found: Mapping[Key, Mapping[str, Any]], at: float) -> Iterator[AlertChange]:
-        """Yield alerts that are gone: Prometheus no longer lists what is over, the monitor not what never fired."""
+        """Yield alerts that are no longer listed: Prometheus drops resolved alerts, the monitor those that never fired."""
         for key, alert in self._known.items():
             if key not in found and alert["state"] != "resolved":
                 yield self._change(alert, "resolved" if alert["state"] == "firing" else "over", at)
@@ -125,7 +125,7 @@ class DemoReport:
 
     @property
     def ok(self) -> bool:
-        """The alert fired and resolved, the run is ready again, and nothing was lost, doubled or reordered."""
+        """True if the alert fired and resolved, the run is ready again, and no message was lost, duplicated or reordered."""
         return self.fired and self.resolved and self.balanced and self.ready_after_seconds is not None
 
     def balance(self) -> str:
@@ -161,7 +161,7 @@ class DemoReport:
 
 
 class Demo:
-    """A fault on a run that is ready; `tell` gets a line per event."""
+    """One fault of a running pipeline, for `seconds`; `tell` gets a line per event."""
 
     def __init__(self, data: Path, fault: DemoFault, *, seconds: float, kill: bool, tell: Tell) -> None:
         self._data, self._fault, self._seconds, self._kill = data, fault, seconds, kill
@@ -208,7 +208,7 @@ class Demo:
         self._told(f"{after:6.1f} s  {text}")
 
     def _wait_for_calm(self) -> None:
-        """Ready, and old enough: in their first minutes parts are given time before anything is alarming."""
+        """Wait until the run is ready, calm and some minutes old: alerts wait longer while parts start."""
         watcher, age_seconds = self._fault.watcher
         deadline, told = time.monotonic() + CALM_SECONDS, ""
         while why := self._why_unsettled(watcher, age_seconds):
@@ -264,7 +264,7 @@ class Demo:
         self._tell(f"{change.state:<8} {change.alert}{words}{where}", change.after_seconds)
 
     def _is_over(self, story: AlertTimeline) -> bool:
-        """All parts are ready, and the alert is over or never was."""
+        """Return whether all parts are ready, and the alert is over or never began."""
         return self._ready() and self._fault.alert not in story.unfinished
 
     def _strike(self, report: DemoReport) -> None:

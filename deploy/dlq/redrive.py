@@ -55,7 +55,7 @@ class RedriveReport:
         stored: letters whose readings were in the table already.
         refused: letters that are still rejected, by reason.
         ignored: letters whose messages a rule now ignores, by rule.
-        skipped: letters that could not be judged, by cause.
+        skipped: letters that cannot be judged, by the text that says why.
         examples: one letter of each kind of rejection, at most ten.
     """
 

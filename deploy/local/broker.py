@@ -1,7 +1,7 @@
-"""The embedded MQTT broker: mosquitto where this machine has it, else iotcore from the environment.
+"""The embedded MQTT broker: mosquitto if this machine has it, else iotcore from the Python environment.
 
-Both are started as own processes on loopback, ask for a password, and speak MQTT 3.1.1 and 5 with QoS 0, 1 and 2 and
-persistent sessions. Only mosquitto keeps its queue when the broker itself is killed.
+Both run as own processes on loopback, require a password, and support MQTT 3.1.1 and 5, QoS 0, 1 and 2, and persistent
+sessions. Only mosquitto keeps its queue if the broker itself is killed.
 """
 
 import base64
@@ -42,27 +42,27 @@ BrokerKind = Literal["mosquitto", "iotcore"]
 MEGABYTE = 1024 * 1024
 ANSWER_HOLDS_SECONDS = 15.0
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin:/opt/homebrew/sbin"
-# The count of mosquitto_passwd 2.0; the file holds salted hashes of random passwords and is readable by one user.
+# The iteration count of mosquitto_passwd 2.0. The file has salted hashes of random passwords, and only one user can read it.
 ITERATIONS = 101
 SALT_BYTES = 12
 
 
 def find_mosquitto() -> Path | None:
-    """Debian puts mosquitto into /usr/sbin, which is not on every user's PATH."""
+    """Return the path of mosquitto; None if it is missing. Debian installs it in /usr/sbin, which not every PATH has."""
     found = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:{SYSTEM_FOLDERS}")
     return Path(found) if found else None
 
 
 def find_broker() -> BrokerKind:
-    """The best broker that is here."""
+    """Return the best broker of this machine."""
     return "mosquitto" if find_mosquitto() else "iotcore"
 
 
 def choose_broker(wish: Literal["auto", "mosquitto", "iotcore"]) -> BrokerKind:
-    """The broker that a setting asks for.
+    """Return the broker that a setting asks for.
 
     Raises:
-        UnavailableError: mosquitto was asked for by name and is not here.
+        UnavailableError: the setting names mosquitto, and this machine does not have it.
     """
     if wish == "mosquitto" and not find_mosquitto():
         message = (
@@ -73,13 +73,13 @@ def choose_broker(wish: Literal["auto", "mosquitto", "iotcore"]) -> BrokerKind:
 
 
 class EmbeddedBroker(ABC):
-    """One broker; `folder` is its own.
+    """One broker with its own folder.
 
     Attributes:
-        port: MQTT 3.1.1.
-        port_v5: MQTT 5; the same as `port` where one listener serves both.
-        durable: whether what the broker accepted outlives a kill of the broker.
-        warnings: sentences that `status` shows for as long as this broker runs.
+        port: port of MQTT 3.1.1.
+        port_v5: port of MQTT 5; the same as `port` if one listener serves both.
+        durable: True if accepted messages survive a kill of the broker.
+        warnings: sentences that `status` shows while this broker runs.
     """
 
     kind: ClassVar[BrokerKind]
@@ -99,18 +99,18 @@ class EmbeddedBroker(ABC):
         max_queued_messages: int = 1_000_000,
         max_queued_bytes: int = 256 * MEGABYTE,
     ) -> None:
-        """Take the limits; nothing is written before `prepare`.
+        """Take the limits; `prepare` writes the files.
 
         Args:
-            folder: holds its configuration, its password file and its queue.
-            port: of MQTT 3.1.1, and of MQTT 5 where the broker needs no second one.
-            users: password of each user; no one else gets in.
-            port_v5: of MQTT 5 for a broker that needs a listener of its own for it.
+            folder: folder for configuration, password file and queue.
+            port: port of MQTT 3.1.1, and of MQTT 5 if the broker has one listener for both.
+            users: password of each user; all other users are rejected.
+            port_v5: port of MQTT 5 for a broker that needs a second listener.
             host: the address to listen on.
-            window: messages in flight to one client: the gateway's window, else that never fills.
-            max_packet_bytes: a client that sends a larger packet is disconnected.
-            max_queued_messages: kept per session whose client is away; more are dropped by the broker.
-            max_queued_bytes: as above, in bytes.
+            window: most messages in flight to one client; at least the gateway's window, which could not fill otherwise.
+            max_packet_bytes: largest packet; the broker disconnects a client that sends a larger one.
+            max_queued_messages: most messages kept per session whose client is away; the broker drops more.
+            max_queued_bytes: the same limit in bytes.
         """
         for name, password in users.items():
             _check_user(name, password)
@@ -122,7 +122,7 @@ class EmbeddedBroker(ABC):
         self._answered = 0.0
 
     def prepare(self) -> None:
-        """Write the broker's files, readable by this user only; to be called before each start."""
+        """Write the broker's files, which only this user can read. Call it before each start."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._answered = 0.0
         for name, text in self._files().items():
@@ -133,14 +133,14 @@ class EmbeddedBroker(ABC):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Command to start, after `prepare`. Its output goes to standard error."""
+        """Return the command that starts the broker, after `prepare`. Its log goes to standard error."""
 
     def env(self) -> dict[str, str]:
-        """Environment that the process needs beyond the caller's: nothing."""
+        """Return the environment that the process needs besides the caller's: nothing."""
         return {}
 
     def ready(self, timeout: float = 1.0) -> bool:
-        """Return whether every listener lets a user in. A yes holds for 15 s, else each look would fill the broker's log."""
+        """Return whether every listener accepts a user. True is kept for 15 s: each look adds lines to the broker's log."""
         if time.monotonic() - self._answered < ANSWER_HOLDS_SECONDS and self._answered:
             return True
         name, password = next(iter(self._users.items()))
@@ -170,7 +170,7 @@ class EmbeddedBroker(ABC):
             time.sleep(0.02)
 
     def _context(self) -> ssl.SSLContext | None:
-        """TLS context with which a client checks the broker's certificate, if it has one."""
+        """Return the TLS context with which a client checks the broker's certificate; None without TLS."""
         return None
 
     @abstractmethod
@@ -182,7 +182,7 @@ class EmbeddedBroker(ABC):
 
 
 class Mosquitto(EmbeddedBroker):
-    """Durable: mosquitto saves its queues every two seconds, so a kill costs at most what came in the last 2.5 s."""
+    """mosquitto, which saves its queues every two seconds: a kill loses at most the messages of the last 2.5 s."""
 
     kind = "mosquitto"
     durable = True
@@ -221,7 +221,7 @@ class Mosquitto(EmbeddedBroker):
             f"persistence_location {self.folder}/",
             # mosquitto compares whole seconds: it saves once more than one has passed.
             "autosave_interval 1",
-            # Its own figures ($SYS) as often as the monitor looks; each is sent only where it changed.
+            # Publish the figures under $SYS as often as the monitor looks; mosquitto sends only those that changed.
             "sys_interval 2",
             f"max_inflight_messages {min(self._window, 65535)}",
             f"max_queued_messages {self._max_queued_messages}",
@@ -235,7 +235,7 @@ class Mosquitto(EmbeddedBroker):
             "log_timestamp_format %Y-%m-%dT%H:%M:%S",
         ]
         if os.geteuid() == 0:
-            # Else it would change to a user that may not read this folder.
+            # Otherwise mosquitto started as root changes to a user that may not read this folder.
             lines.append(f"user {pwd.getpwuid(0).pw_name}")
         return "\n".join(lines) + "\n"
 
@@ -249,7 +249,7 @@ class Iotcore(EmbeddedBroker):
         "The broker iotcore keeps its queue in memory. If the broker is killed while the gateway is away, the waiting messages "
         "are lost. Install mosquitto to keep them."
     ]
-    # rumqttd keeps a log per subscription filter in segments; whole segments are dropped, oldest first.
+    # rumqttd keeps a log per subscription filter, in segments, and drops whole segments, the oldest first.
     _SEGMENT_BYTES: ClassVar[int] = 8 * MEGABYTE
 
     def command(self) -> list[str]:
@@ -273,7 +273,7 @@ class Iotcore(EmbeddedBroker):
         return {"rumqttd.toml": head + self._listener("v4", self.port) + self._listener("v5", self.port_v5)}
 
     def _listener(self, version: str, port: int) -> str:
-        # A JSON text is a TOML basic string too, for all letters that a password may have here.
+        # A JSON string is also a TOML basic string, for all characters that a password may have here.
         users = "".join(f"{json.dumps(name)} = {json.dumps(password)}\n" for name, password in self._users.items())
         return (
             f'[{version}.1]\nname = "{version}"\nlisten = "{self.host}:{port}"\nnext_connection_delay_ms = 1\n'
@@ -292,16 +292,16 @@ def make_broker(
     host: str = "127.0.0.1",
     **limits: int,
 ) -> EmbeddedBroker:
-    """The broker of that kind; `limits` are those of `EmbeddedBroker`."""
+    """Make a broker of that kind; `limits` are those of `EmbeddedBroker`."""
     made: type[EmbeddedBroker] = Mosquitto if kind == "mosquitto" else Iotcore
     return made(folder, port, users=users, port_v5=port_v5, host=host, **limits)
 
 
 def _check_user(name: str, password: str) -> None:
-    """Refuse what a password file or a CONNECT packet cannot hold.
+    """Check that a password file and a CONNECT packet can hold name and password.
 
     Raises:
-        ConfigError: names the letter.
+        ConfigError: a character is not possible; the text names it.
     """
     bad = next((letter for letter in name if letter in ":\n\r\0"), None)
     if not name or bad is not None:
@@ -313,7 +313,7 @@ def _check_user(name: str, password: str) -> None:
 
 
 def password_line(name: str, password: str) -> str:
-    """One line of mosquitto's password file: PBKDF2 with SHA-512."""
+    """Return one line of mosquitto's password file: PBKDF2 with SHA-512."""
     salt = os.urandom(SALT_BYTES)
     hashed = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS)
     return f"{name}:$7${ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(hashed).decode()}\n"
@@ -329,20 +329,20 @@ def connect_accepted(
     timeout: float,
     context: ssl.SSLContext | None = None,
 ) -> bool:
-    """Return whether a broker lets this user in: CONNECT with a clean session, look at CONNACK, DISCONNECT.
+    """Return whether a broker accepts this user: CONNECT with a clean session, CONNACK, DISCONNECT.
 
     Args:
-        host: of the broker.
-        port: of the listener.
+        host: host of the broker.
+        port: port of the listener.
         level: 4 for MQTT 3.1.1, 5 for MQTT 5.
-        name: the user.
-        password: the user's password.
+        name: name of the user.
+        password: password of the user.
         timeout: seconds for each step.
-        context: for TLS.
+        context: TLS context; None without TLS.
     """
     properties = b"\0" if level == 5 else b""
-    # Never the same twice: rumqttd 0.20 (in iotcore 0.4) keeps the id of a client that went before its CONNACK, as a
-    # look that ran out of time does, and when the id comes again its listener lets no client in any more.
+    # Use a new client id each time. rumqttd 0.20 (in iotcore 0.4) keeps the id of a client that left before its CONNACK, as
+    # after a timeout here. If the id comes again, its listener accepts no client any more.
     client_id = f"tidegate-probe-{secrets.token_hex(8)}"
     payload = _text(client_id) + _text(name) + _text(password)
     # Flags: user name, password, clean session; keep-alive 10 s.

@@ -1,7 +1,7 @@
-"""The canary: a reading published over MQTT every few seconds and read back from Delta, next to the writer.
+"""The canary: it publishes a reading over MQTT every few seconds, reads it back from Delta, and measures each hop.
 
-It is the only part that sees the whole way, so `up` says "ready" when the canary has seen its first reading. A reading is
-counted as published when it is due, whatever keeps it from leaving: what never comes back is then missing from `seen`.
+Only the canary sees the whole way of a reading, so `up` says "ready" when the canary has seen its first one. A reading counts
+as published when it is due, even if it cannot be sent: a lost reading is then missing from the seen ones.
 """
 
 import json
@@ -29,7 +29,7 @@ COLUMNS: Final = ("boot", "seq", "received_at", "kafka_time", "landed_at")
 POLL_SECONDS: Final = 0.05
 KEPT: Final = 1000
 MOST_WAITING: Final = 100
-"""While the broker is away no more than these wait for it; what is due meanwhile counts as published and stays away."""
+"""Most readings that wait for an absent broker. Further ones that are due count as published, but are not sent."""
 KAFKA_RESOLUTION_SECONDS: Final = 0.001
 REMEMBERED: Final = 100
 
@@ -38,13 +38,13 @@ logger = logging.getLogger("tidegate.deploy.canary")
 
 @dataclass(frozen=True, slots=True)
 class HopClocks:
-    """Times at which a reading passed each point, in epoch seconds, by three clocks of possibly three machines.
+    """Times at which a reading passed each point, in epoch seconds, by the clocks of up to three machines.
 
-    The clocks are the gateway's (receive), Kafka's, and that of the stream and of this process:
-    - Kafka's clock has whole milliseconds and is rounded down, so its middle is taken: each of the two hops next to it is
-      right to half a millisecond, and their sum is exact.
-    - A commit is dated by its log file's time, which the kernel takes from its tick: up to 10 ms early, never late. On an object
-      store it is the store's clock, often in whole seconds.
+    The clocks are the gateway's (receive), Kafka's, and the clock of the stream and of this process.
+    - Kafka's times are rounded down to milliseconds, so half a millisecond is added: each of the two hops next to Kafka is right
+      to half a millisecond, and their sum is exact.
+    - The time of a commit is that of its log file, which the kernel takes from its tick: up to 10 ms early, never late. On an
+      object store it is the store's clock, often in whole seconds.
     """
 
     published_at: float
@@ -63,7 +63,7 @@ class HopClocks:
         return cls(published_at, received, kafka, landed, committed_at, seen_at)
 
     def hops(self) -> dict[str, float]:
-        """Seconds per hop, in the order of HOPS; negative where two clocks disagree. They sum to publish -> queryable."""
+        """Return the seconds per hop, in the order of HOPS; their sum is publish to queryable. Skewed clocks give negative hops."""
         points = (
             self.published_at,
             self.received_at,
@@ -76,9 +76,9 @@ class HopClocks:
 
 
 class HopTimes:
-    """Observes the hops of each reading, and states the skew of the last hundred.
+    """Observed times of the hops, and the clock skew of the last hundred readings.
 
-    A hop that comes out negative, which no hop is, counts as 0; how negative it was is the skew, reported next to it.
+    A negative hop counts as 0: it is impossible and shows that two clocks differ. Its size is reported as the skew.
     """
 
     def __init__(self, metrics: CanaryMetrics) -> None:
@@ -86,16 +86,16 @@ class HopTimes:
         self._skews: dict[str, deque[float]] = {hop: deque(maxlen=REMEMBERED) for hop in HOPS}
 
     def observe(self, clocks: HopClocks) -> None:
-        """One reading, all hops."""
+        """Observe all hops of one reading."""
         for hop, seconds in clocks.hops().items():
             self._metrics.hops.labels(hop).observe(max(0.0, seconds))
-            # Less than Kafka's clock can resolve is not a disagreement.
+            # A difference below the resolution of Kafka's clock is not a skew.
             self._skews[hop].append(seconds if seconds < -KAFKA_RESOLUTION_SECONDS else 0.0)
             self._metrics.clock_skew.labels(hop).set(min(self._skews[hop]))
 
 
 class Canary:
-    """Published readings and those that came back. One thread publishes, another one reads."""
+    """Counts of readings that were published and that came back. One thread publishes, another one reads."""
 
     def __init__(self, metrics: CanaryMetrics, *, boot: int, late_seconds: float) -> None:
         self._metrics = metrics
@@ -112,7 +112,7 @@ class Canary:
         metrics.oldest_wait.set_function(self.oldest_wait_seconds)
 
     def next_payload(self) -> bytes:
-        """The next reading, noted as sent now."""
+        """Return the payload of the next reading, and note it as sent now."""
         with self._lock:
             self._seq += 1
             now = time.time()
@@ -124,11 +124,11 @@ class Canary:
         return json.dumps(reading).encode()
 
     def missed(self, count: int) -> None:
-        """Readings that were due while the last one could not be handed over."""
+        """Count readings that were due while the last one could not be sent."""
         self._metrics.published.inc(count)
 
     def oldest_wait_seconds(self) -> float:
-        """Return how long the oldest reading has waited; readings that a later one overtook are lost and no longer wait."""
+        """Return how long the oldest reading has waited. A reading that a later one overtook is lost and no longer waits."""
         with self._lock:
             waiting = (at for seq, at in self._sent.items() if seq > self._newest_back)
             return max(0.0, time.time() - next(waiting, float("inf")))
@@ -138,7 +138,7 @@ class Canary:
         self._metrics.acknowledged.inc()
 
     def observe(self, commit: FollowedCommit) -> None:
-        """Match the rows of a commit with what was sent."""
+        """Match the rows of a commit with the sent readings."""
         for row in commit.rows.to_pylist():
             with self._lock:
                 sent_at = self._sent.pop(row["seq"], None) if row["boot"] == self._boot else None
@@ -156,7 +156,7 @@ class Canary:
             self._hops.observe(HopClocks.of_row(row, **times))
 
     def healthy(self) -> tuple[bool, str]:
-        """Return whether a reading came back recently, in words."""
+        """Return whether a reading came back recently, and a sentence about it."""
         if self._seen_at is None:
             return False, f"no reading read back yet ({time.monotonic() - self._started_at:.0f} s)"
         age = time.monotonic() - self._seen_at
@@ -204,5 +204,5 @@ def _publish(publisher: Publisher, canary: Canary, every_seconds: float, stop: t
 
 
 def new_traceparent() -> str:
-    """A W3C trace context of its own for each reading, so that `tidegate trace` can show one all along its way."""
+    """Return a new W3C trace context. Each reading has its own, so that `tidegate trace` can follow it."""
     return f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01"

@@ -1,10 +1,8 @@
-"""A Kafka node on this machine: its files under one folder, its sizes bounded.
+"""A Kafka node on this machine: its configuration files, the command that starts it, its cluster id and its disk use.
 
-Writes the node's files and says how to start it; a supervisor or a test bed starts, watches and stops it. The same data
-folder can be started again with other ports and after `kill -9`. Without a profile it is the one KRaft node of
-`tidegate up`; deploy/testbed gives it one as a node of several, with security, or of ZooKeeper mode.
-
-It also asks a Kafka for its cluster id before any client exists, and sums up the disk space of topics.
+All files are in one folder, and their sizes are bounded. A supervisor or a test bed starts, watches and stops the process. A
+data folder can be started again after `kill -9`, also with other ports. Without a profile it is the single KRaft node of
+`tidegate up`. deploy/testbed passes profiles for several nodes, for security and for ZooKeeper mode.
 """
 
 import base64
@@ -76,9 +74,9 @@ _FIXED: Mapping[str, str | int | None] = {
 
 
 def cluster_id(connection: socket.socket) -> str | None:
-    """Return the id of the cluster that answers; None if it is not a Kafka.
+    """Return the id of the cluster that answers; None if the server is not a Kafka.
 
-    Asks for the metadata of no topic (key 3, version 2).
+    It needs no Kafka client: it sends one metadata request without topics (key 3, version 2).
 
     Raises:
         OSError: the connection ended or is too slow.
@@ -96,7 +94,7 @@ def cluster_id(connection: socket.socket) -> str | None:
 
 
 def _named(answer: bytes) -> str:
-    """Past each broker (id, host, port, rack) to the cluster's id."""
+    """Return the cluster's id, which follows the brokers (id, host, port, rack) in the answer."""
     (brokers,) = struct.unpack_from(">i", answer)
     at = 4
     for _ in range(brokers):
@@ -123,15 +121,15 @@ def _read(connection: socket.socket, count: int) -> bytes:
 
 @dataclass(frozen=True)
 class KafkaProfile:
-    """The difference between a node and the single one of `tidegate up`.
+    """Differences of a node from the single one of `tidegate up`.
 
     Args:
-        properties: laid over the node's own; None removes one.
-        jars: `zookeeper` is the version that still runs with a ZooKeeper, whose data folder needs no format.
-        cluster_id: of the cluster that the node belongs to; a new one where None.
-        users: names and passwords (SCRAM-SHA-512) that a new KRaft cluster begins with.
-        authority: file of the one certificate authority that signs for this cluster; the node's port then speaks TLS.
-        java_options: added after the node's own, so they win.
+        properties: properties that replace the node's own; None removes one.
+        jars: `zookeeper` is the last version that runs with ZooKeeper; its data folder needs no format.
+        cluster_id: id of the node's cluster; None makes a new one.
+        users: names and passwords (SCRAM-SHA-512) with which a new KRaft cluster begins.
+        authority: file of the only certificate authority of this cluster; the node's port then speaks TLS.
+        java_options: options after the node's own, so they win.
     """
 
     properties: Mapping[str, str | int | None] = field(default_factory=dict)
@@ -143,13 +141,13 @@ class KafkaProfile:
 
 
 class EmbeddedKafka:
-    """One node; `data_dir` is its own and keeps its records; `jmx` is where it shows its JVM's metrics.
+    """One node; `data_dir` is its own folder and keeps its records; `jmx` is the host and port of its JVM's metrics.
 
-    `flush_records`: it calls fsync when a partition took so many records, before it acknowledges them; 0 leaves that to the
-    operating system.
+    `flush_records`: after this many records of a partition, Kafka calls fsync before it acknowledges them; 0 leaves fsync to
+    the operating system.
 
     Raises:
-        ConfigError: the folder has a name that Kafka cannot take.
+        ConfigError: Kafka cannot use a folder of this name.
     """
 
     def __init__(
@@ -184,19 +182,19 @@ class EmbeddedKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Addresses that clients get."""
+        """Address that clients connect to."""
         return f"{self.host}:{self.port}"
 
     @property
     def log_file(self) -> Path:
-        """Log file of the node, moved aside at 10 MB, three kept."""
+        """Log file of the node; it rotates at 10 MB, and three old files stay."""
         return self.data_dir / "logs" / "server.log"
 
     def prepare(self) -> None:
-        """Write the node's files, and give a new data folder its cluster id and first records.
+        """Write the node's files, and format a new data folder: cluster id and first records.
 
         Raises:
-            UnavailableError: Kafka's own tool could not create the folder.
+            UnavailableError: Kafka's own tool could not format the folder.
         """
         write_log_settings(self._log4j_file, self.log_file.parent)
         write_private(self._properties_file, self._properties(self._records))
@@ -204,11 +202,11 @@ class EmbeddedKafka:
             self._format()
 
     def command(self) -> list[str]:
-        """Command to start, after `prepare`."""
+        """Return the command that starts the node, after `prepare`."""
         return [*self._java_command(), *self._agent(), *self._limits(), "kafka.Kafka", str(self._properties_file)]
 
     def env(self) -> dict[str, str]:
-        """Environment that the process needs beyond the caller's: a locale in which it can open any path."""
+        """Return the environment that the process needs besides the caller's: a locale in which it can open any path."""
         return java_locale()
 
     def tool(self, main_class: str, *arguments: str) -> list[str]:
@@ -216,9 +214,9 @@ class EmbeddedKafka:
         return [*self._java_command(quiet=True), "-Xmx256m", main_class, *arguments]
 
     def ready(self, timeout: float = 1.0) -> bool:
-        """Return whether this very node answers: it opens its listener to requests only when it can serve them.
+        """Return whether this node answers; it does so only when it can serve requests.
 
-        Another Kafka on the same port names another cluster, or shows a certificate of another authority.
+        Another Kafka on the same port counts as no answer: it has another cluster id, or a certificate of another authority.
         """
         try:
             with socket.create_connection((self.host, self.port), timeout=timeout) as connection:
@@ -233,7 +231,7 @@ class EmbeddedKafka:
         """Wait until the started `process` answers.
 
         Raises:
-            UnavailableError: it ended or took too long; the message ends with its last words.
+            UnavailableError: it ended or took too long; the message ends with the last error of its log.
         """
         deadline = time.monotonic() + seconds
         while not self.ready():
@@ -244,7 +242,7 @@ class EmbeddedKafka:
             time.sleep(0.05)
 
     def last_log_lines(self) -> str:
-        """The last error in its log, empty where there is none."""
+        """Return the last error of its log; empty without any."""
         return last_error(self.log_file)
 
     def _shows_certificate(self, connection: socket.socket, authority: Path) -> bool:
@@ -287,7 +285,7 @@ class EmbeddedKafka:
         return artifacts.kafka_classpath(self._cache)
 
     def _limits(self) -> list[str]:
-        # Out of memory ends the process: a supervisor can restart it, but a half-dead one is of no use.
+        # Without memory the process ends, so that a supervisor restarts it: a half-dead one would not recover.
         return [f"-Xmx{self._heap}", "-XX:+ExitOnOutOfMemoryError", *self._profile.java_options]
 
     def _agent(self) -> list[str]:
@@ -300,7 +298,7 @@ class EmbeddedKafka:
         return [agent_flag(host=host, port=port, rules=KAFKA_RULES, cache=self._cache)]
 
     def _format(self) -> None:
-        """Format next to the final place, then rename: an interrupted run leaves nothing half made."""
+        """Format a folder next to the final one, then rename it: an interrupted run leaves no incomplete folder."""
         fresh = self.data_dir / "records.new"
         shutil.rmtree(fresh, ignore_errors=True)
         properties = self.data_dir / "format.properties"
@@ -333,14 +331,14 @@ class EmbeddedKafka:
 
 
 def new_cluster_id() -> str:
-    """22 letters as Kafka makes them; a leading hyphen would be read as an option."""
+    """Return a new id of 22 characters in Kafka's form, without a leading hyphen, which Kafka's tools read as an option."""
     while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return text
 
 
 def topic_bytes(records: Path) -> dict[str, int]:
-    """Topic -> bytes on the disk, of all its partitions: also segments that Kafka gave up and deletes a minute later."""
+    """Return the disk space of each topic in bytes, including segments that Kafka will delete within a minute."""
     found: dict[str, int] = {}
     for folder in _folders(records):
         topic, _, partition = folder.name.rpartition("-")
@@ -361,7 +359,7 @@ def _files(folder: Path) -> Iterable[Path]:
 
 
 def _size(file: Path) -> int:
-    """Blocks, not length: Kafka makes the files of its indexes longer than what they hold."""
+    """Return the size of the used blocks, not the length: Kafka creates index files longer than their content."""
     try:
         return os.stat(file).st_blocks * 512
     except OSError:  # deleted in between

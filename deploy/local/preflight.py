@@ -1,6 +1,6 @@
-"""Checks of this machine before a start, in under a second, and of `tidegate doctor` with the servers of the settings.
+"""Checks of this machine: before a start, in under a second, and for `tidegate doctor`, also of the servers of the settings.
 
-Missing requirements are reported with their remedy before anything runs.
+Each finding has a next step.
 """
 
 import importlib.metadata
@@ -28,7 +28,7 @@ OURS: Final = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class PreflightCheck:
-    """One finding; `fix` says what to do where it is not ok."""
+    """One finding; `fix` is the next step if it is not ok."""
 
     name: str
     state: Literal["ok", "warn", "fail"]
@@ -41,7 +41,7 @@ class PreflightCheck:
 
 
 def _run_checks(settings: Settings, data: Path, *, prometheus: bool = True) -> Iterator[PreflightCheck]:
-    """Everything that an embedded run needs, one finding at a time; `prometheus` where it is to be started."""
+    """Yield one finding per requirement of an embedded run; `prometheus`: also those of Prometheus."""
     yield _packages()
     yield _tried("java", lambda: str(find_java()))
     yield _tried("jvm parts", _jars)
@@ -53,10 +53,10 @@ def _run_checks(settings: Settings, data: Path, *, prometheus: bool = True) -> I
 
 
 def preflight(settings: Settings, data: Path, *, prometheus: bool = True) -> list[str]:
-    """Lines to show before the start.
+    """Return lines to show before the start.
 
     Raises:
-        TidegateError: something without which nothing can run.
+        TidegateError: a requirement without which the run cannot start is missing.
     """
     lines = []
     for check in _run_checks(settings, data, prometheus=prometheus):
@@ -69,7 +69,7 @@ def preflight(settings: Settings, data: Path, *, prometheus: bool = True) -> lis
 
 
 def examine_setup(settings: Settings, data: Path, *, servers: bool, timeout_seconds: float) -> Iterator[PreflightCheck]:
-    """Every finding; with `servers` also whether broker and Kafka of the settings answer, and what the user may do there."""
+    """Yield every finding; with `servers` also whether broker and Kafka of the settings answer, and which rights are missing."""
     yield from _run_checks(settings, data)
     if servers:
         yield _reachable("mqtt", settings.mqtt.host, settings.mqtt.port, timeout_seconds)

@@ -1,6 +1,6 @@
-"""Plan of an embedded run: ports, credentials, the settings that every part is started with, and the parts.
+"""Plan of an embedded run: ports, credentials, the settings of all parts, and the specification of each part.
 
-The specification of a part says how it starts, and how it shows that it is ready or that it hangs.
+The specification of a part says how to start it, and how to see that it is ready or hangs.
 """
 
 import json
@@ -38,7 +38,7 @@ STOP_ORDER: Final = (
     "kafka",
     "broker",
 )
-"""Order of a stop: watching parts go first, so that a requested stop raises no alarm."""
+"""Order of a stop: the parts that watch others stop first, so that a requested stop fires no alert."""
 HOST: Final = "127.0.0.1"
 EXPORTERS: Final = ("page", "gateway", "stream", "canary", "kafka_jmx", "spark_jmx")
 _WHOLE: Final = ("mappings", "routes", "vendors")
@@ -47,7 +47,7 @@ _WHOLE: Final = ("mappings", "routes", "vendors")
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """A run before it starts. `remarks` are for the person, `notes` are standing warnings for `status`."""
+    """A run before it starts. `remarks` are sentences for the person; `notes` are warnings that `status` shows all the time."""
 
     settings: Settings
     specs: Sequence[PartSpec]
@@ -66,10 +66,10 @@ def make_plan(
     fleet: bool,
     prometheus: bool = True,
 ) -> RunPlan:
-    """Choose ports and credentials, write config.toml and run.json, and say how each part is started.
+    """Choose ports and credentials, write config.toml and run.json, and specify each part.
 
     Raises:
-        TidegateError: no Java, no broker, or no free port.
+        TidegateError: Java or a broker is missing, or no port is free.
     """
     remarks: list[str] = []
     # A Prometheus that the person names is used instead of an embedded one.
@@ -117,7 +117,7 @@ def make_plan(
 def choose_ports(
     settings: Settings, offset: int, claims: PortClaims, remarks: list[str], watchers: Sequence[str]
 ) -> dict[str, int]:
-    """A port for each listener of the run; `remarks` gets a sentence about each wish that did not come true."""
+    """Return a port for each listener of the run; `remarks` gets a sentence for each port that is not the preferred one."""
     embedded, monitoring = settings.embedded, settings.monitoring
     wishes = {
         "mqtt": (embedded.mqtt_port, HOST),
@@ -141,7 +141,7 @@ def choose_ports(
 
 
 def _agents(settings: Settings) -> dict[str, int]:
-    """Preferred ports of the agents in the JVMs; 0 means no agent, and so does a jar that could not be fetched."""
+    """Return the preferred ports of the agents in the JVMs. No agent runs if its port is 0 or its jar was not fetched."""
     if not artifacts.jmx_agent().is_file():
         return {}
     wishes = {"kafka": settings.embedded.kafka_jmx_port, "spark": settings.embedded.spark_jmx_port}
@@ -158,7 +158,7 @@ def _notes_of_agents() -> list[dict[str, str]]:
 
 
 def _credentials(file: Path) -> tuple[str, str]:
-    """Made once per data folder, so that devices keep working over restarts."""
+    """Return user name and password. They are made once per data folder, so that devices keep working over restarts."""
     if not file.exists():
         write_private(file, json.dumps({"username": "tidegate", "password": secrets.token_urlsafe(18)}) + "\n")
     found: dict[str, str] = json.loads(file.read_text("utf-8"))
@@ -166,14 +166,14 @@ def _credentials(file: Path) -> tuple[str, str]:
 
 
 def _place(given: str | None, default: Path) -> Path:
-    """Return the place that a person names, relative to where they are, else a place in the run's own folder."""
+    """Return the place that a person names, relative to the working directory, or else the default in the run's folder."""
     return default if given is None else Path(given).absolute()
 
 
 def embedded_settings(
     settings: Settings, data: Path, ports: dict[str, int], *, username: str, password: str
 ) -> Settings:
-    """The person's settings with everything that the embedded run decides put in."""
+    """Return the person's settings, completed and overridden by what the embedded run decides."""
     embedded = settings.embedded
     mqtt_port = ports["mqtt_v5" if settings.mqtt.protocol == "5" else "mqtt"]
     decided: dict[str, dict[str, Any]] = {
@@ -203,7 +203,7 @@ def embedded_settings(
         },
         "lake": {"root": str(data / "tables")},
         "monitoring": {
-            # An agent that is not there is not to be looked for, nor missed.
+            # Nobody may scrape or miss an agent that does not run.
             **{f"{part}_port": ports.get(part, 0) for part in EXPORTERS if part in ports or part.endswith("_jmx")},
             "page_token_file": str(_place(settings.monitoring.page_token_file, data / PAGE_TOKEN)),
             **{f"{name}_url": f"http://{HOST}:{ports[name]}" for name in WATCHERS if name in ports},
@@ -227,7 +227,7 @@ def embedded_settings(
 def _pipeline_specs(
     settings: Settings, config: Path, broker: EmbeddedBroker, kafka: EmbeddedKafka, *, fleet: bool
 ) -> list[PartSpec]:
-    """The parts of a run in the order in which they are shown."""
+    """Return the parts of a run in the order in which `status` shows them."""
     seconds = settings.embedded.stop_timeout_seconds
     urls = {part: url.replace("/metrics", "/healthz") for part, url in metrics_urls(settings).items()}
 
@@ -265,7 +265,7 @@ def _pipeline_specs(
             one_shot=True,
         ),
         hop("gateway", "topics", "broker"),
-        # Spark takes longest to start and waits for Kafka by itself, so it need not wait for its turn.
+        # Spark starts at once: it takes longest and waits for Kafka by itself.
         hop("stream", flags=("--log-dir", str(config.parent / "logs"))),
     ]
     if fleet and settings.embedded.fleet_devices:
@@ -285,7 +285,7 @@ def _monitor(settings: Settings, config: Path) -> PartSpec:
 
 
 def _watcher_spec(watcher: Watcher) -> PartSpec:
-    """Prometheus or Alertmanager, without which the run is ready all the same."""
+    """Return Prometheus or Alertmanager; the run is ready without them."""
     return PartSpec(
         name=watcher.name,
         command=_prepared(watcher),
@@ -326,9 +326,9 @@ def _answers(server: EmbeddedBroker | EmbeddedKafka, kind: str = "") -> Callable
 
 
 def reports_hang(detail: str) -> bool:
-    """Return whether this detail means that the part hangs: it is silent, or reports that its own loop stopped.
+    """Return whether this detail means that the part hangs: it does not answer, or reports that its own loop stopped.
 
-    A part that waits for another one says so, and is left alone: a restart would not help it.
+    A part that waits for another one reports that instead: a restart would not help.
     """
     return detail == SILENT or "stalled" in detail or "has not turned" in detail
 

@@ -1,7 +1,7 @@
-"""Runs the parts of the embedded run: starts them in order, keeps their state on disk, stops them in order.
+"""Supervisor of the embedded run: starts the parts in order, keeps their state on disk, and stops them in order.
 
-It reports the faults that only it knows: a part that starts again and again or fell back, a disk that fills up, and clients
-that mosquitto's own log names. Everything else is the monitor's; these faults show when the monitor itself is down.
+It also reports faults that the monitor cannot see, or not while the monitor is down: a part that restarts again and again or
+is no longer ready, a disk that fills up, and clients that mosquitto's log names.
 """
 
 import json
@@ -34,7 +34,8 @@ LOW_DISK_BYTES: Final = 1024**3
 BROKER_LINES: Final = 1000
 RECENT_SECONDS: Final = 600.0
 CONTENDED_TIMES: Final = 6
-"""A client that reconnects over a bad link takes its own session over, but not so often."""
+"""Takeovers of one client id in mosquitto's log that mean two clients. A client with a bad link also takes over its own session,
+but less often."""
 _SHOWN_CLIENTS: Final = 5
 _BROKER_LINE: Final = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d): Client (.+?) (?:"
@@ -43,7 +44,7 @@ _BROKER_LINE: Final = re.compile(
 
 
 def part_alerts(parts: Mapping[str, Mapping[str, Any]], *, disk_free_bytes: int) -> list[dict[str, str]]:
-    """Return what a person should look at, each with the next step."""
+    """Return an alert for each fault of a part or of the disk, with the next step."""
     found = [
         {"part": name, "text": f"{name}: {(part['detail'] or part['state']).rstrip('.')}. See `tidegate logs {name}`."}
         for name, part in parts.items()
@@ -61,15 +62,16 @@ def _was_ready(part: Mapping[str, Any]) -> bool:
 
 
 class Supervisor:
-    """One embedded run. `tick` is to be called a few times a second by the thread that owns it.
+    """One embedded run. The thread that owns it calls `tick` a few times per second.
 
     Args:
         data: the run's folder; logs go to its `logs/`.
-        run: the run file, kept up to date with the processes' ids.
-        guard: clears up should this process be killed; watched here.
+        run: the run file; the supervisor keeps the process ids in it up to date.
+        guard: clears up if this process is killed; the supervisor watches it.
         specs: the parts, in the order in which they are shown.
-        stop_order: names of parts, first to stop first; parts not named are stopped before all.
-        notes: standing warnings, such as a broker that forgets its queue when killed.
+        stop_order: names of parts in the order of a stop; parts that it does not name stop first.
+        log_max_bytes: size at which a log is rotated.
+        notes: permanent warnings, such as a broker that loses its queue when killed.
     """
 
     def __init__(
@@ -99,21 +101,21 @@ class Supervisor:
         }
 
     def start(self) -> None:
-        """Start all parts, each as soon as those it needs were ready."""
+        """Start all parts, each as soon as the parts that it needs have been ready."""
         for part in self._parts.values():
             part.start(self._parts, self._changed.set)
 
     @property
     def ready(self) -> bool:
-        """True if every required part is ready now: the canary among them reads rows back.
+        """True if every required part is ready now, including the canary, which reads rows back.
 
-        Prometheus and Alertmanager need not be: readings go all the way and are watched by the monitor without them, and
-        what they store may take long to read back. Where they fail, that is an alert.
+        Prometheus and Alertmanager are not required: readings and the monitor do not need them, and they may take long to load
+        their stored data. If they fail, an alert fires.
         """
         return all(part.state in ("ready", "done") for part in self._parts.values() if not part.spec.optional)
 
     def parts(self) -> dict[str, dict[str, Any]]:
-        """The parts as people and `state.json` see them."""
+        """Return the state of each part, as in `state.json`."""
         return {
             name: {
                 "state": part.state,
@@ -127,7 +129,7 @@ class Supervisor:
         }
 
     def tick(self) -> None:
-        """Look at the parts when it is time, bound their logs, and write what is seen."""
+        """Look at the parts if it is time, rotate their logs, and write the state."""
         due = time.monotonic() - self._looked_at >= LOOK_SECONDS
         if due:
             self._looked_at = time.monotonic()
@@ -138,7 +140,7 @@ class Supervisor:
             self._survive(self._write)
 
     def _survive(self, act: Callable[[], None]) -> None:
-        """Whatever a look meets must not end the supervisor: it has parts to look after. Each fault is logged once."""
+        """Call `act` and log each kind of error once. No error may end the supervisor, because it has parts to watch."""
         try:
             act()
         except Exception as error:
@@ -150,7 +152,7 @@ class Supervisor:
             self._faults.pop(act.__name__, None)
 
     def stop(self, notify: Callable[[str], None]) -> None:
-        """Stop all parts in order, each within its time; `notify(name)` before each."""
+        """Stop all parts in order, each within its time; call `notify(name)` before each."""
         for part in self._parts.values():
             if part.state == "waiting":
                 part.stop()
@@ -161,7 +163,7 @@ class Supervisor:
             self._stop_one(self._parts[name])
 
     def _stop_one(self, part: Part) -> None:
-        """Stop a part and keep the state on disk true meanwhile: `down` shows it from there."""
+        """Stop a part and keep the state on disk up to date, because `down` shows it from there."""
         stopping = threading.Thread(target=part.stop, daemon=True)
         stopping.start()
         while stopping.is_alive():
@@ -191,7 +193,7 @@ class Supervisor:
             "alerts": alerts,
         }
         self._run.parts = {name: part["pid"] for name, part in parts.items()}
-        # A full disk must not end the supervisor: it has parts to look after.
+        # A full disk must not end the supervisor, because it has parts to watch.
         with suppress(OSError):
             self._run.write(self._data)
             write_private(self._data / "state.json", json.dumps(state) + "\n")
@@ -203,11 +205,11 @@ class Supervisor:
 def broker_alerts(lines: Iterable[str], *, now: float) -> list[dict[str, str]]:
     """Return mosquitto's warnings of the last ten minutes, each with the clients' names and the next step.
 
-    The warnings are a packet above the limit, and two clients with one id. No figure under `$SYS` names a client, and a device
-    that keeps its queue sends the same packet for ever.
+    A client sent a packet above the limit, or two clients use the same id. No figure under `$SYS` names a client, and a device
+    that keeps its queue sends the same packet again and again.
 
     Args:
-        lines: the end of the broker's log.
+        lines: the last lines of the broker's log.
         now: epoch seconds; the log's times are UTC.
     """
     oversize: Counter[str] = Counter()

@@ -1,6 +1,6 @@
-"""`tidegate up`: checks, starts, shows, says ready, watches, stops; or starts itself in the background and waits there.
+"""`tidegate up`: check the machine, start the parts, show when they are ready, watch and stop them; or do so in the background.
 
-Words to the person in front of the screen, who may have closed it: nothing that is said may end a run.
+The person may close the terminal at any time: output to a closed terminal never ends a run.
 """
 
 import os
@@ -39,7 +39,7 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def print_safely(text: str, *, err: bool = True) -> None:
-    """Print a line; a closed terminal or a reader that stopped reading is not an error of the run."""
+    """Print a line. A closed terminal, or a reader that has stopped reading, is not an error of the run."""
     # ValueError: the stream is closed.
     with suppress(OSError, ValueError):
         typer.echo(text, err=err)
@@ -58,7 +58,7 @@ class UpOptions:
 
 
 def run_foreground(options: UpOptions, settings: Settings) -> int:
-    """Run until a signal asks to stop; the exit code."""
+    """Run until a signal asks to stop; return the exit code."""
     stop = _stop_on_signals()
     make_folders(options.data)
     lock = DataLock(options.data)
@@ -83,10 +83,10 @@ def run_foreground(options: UpOptions, settings: Settings) -> int:
 
 
 def _enter(data: Path, left: RunFile | None) -> tuple[RunFile, Guard]:
-    """Write down whose the folder is from now on: with the lock held, nothing of an older run may be taken for ours."""
+    """Write the run file of this run and start its guard. Call it with the lock held: it replaces files of an older run."""
     (data / "state.json").unlink(missing_ok=True)
     run = RunFile(run_id=uuid.uuid4().hex, pid=os.getpid(), started_at=time.time())
-    # An id that was not cleared up after yet is kept until it is.
+    # Ids of runs whose processes were not cleared up stay until they are.
     run.recovers = left.unrecovered if left is not None else []
     guard = Guard(run.run_id)
     run.write(data)
@@ -136,7 +136,7 @@ def _stop_on_signals() -> threading.Event:
         stop.set()
 
     for number in STOP_SIGNALS:
-        # nohup asks to ignore the end of the terminal; this keeps it so.
+        # nohup ignores the end of the terminal; keep it ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, ask)
     return stop
@@ -144,7 +144,7 @@ def _stop_on_signals() -> threading.Event:
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """While nothing runs yet that would have to be stopped in order, a signal ends what is going on at once.
+    """Let a signal end the block at once, as long as no part runs that must be stopped in order.
 
     Raises:
         KeyboardInterrupt: a signal came.
@@ -165,10 +165,10 @@ def _interruptible() -> Iterator[None]:
 
 
 def make_folders(data: Path) -> None:
-    """Make the run's folder and that of its logs.
+    """Create the run's folder and the folder of its logs.
 
     Raises:
-        UnavailableError: not possible there.
+        UnavailableError: a folder cannot be created.
     """
     try:
         (data / "logs").mkdir(parents=True, exist_ok=True)
@@ -191,7 +191,7 @@ def _recover(data: Path, left: RunFile | None) -> None:
 
 
 def _fetch_jvm_parts() -> None:
-    """Fetch missing jars first; their time is reported separately from the start's."""
+    """Fetch missing jars; the output reports this time separately from the time of the start."""
     began = time.monotonic()
     told: list[str] = []
 
@@ -253,10 +253,15 @@ def _watch(supervisor: Supervisor, shown: _Shown, stop: threading.Event) -> None
 
 
 def run_detached(options: UpOptions, settings: Settings, *, wait: bool) -> int:
-    """Start the supervisor in the background; with `wait` return when it is ready."""
+    """Start the supervisor in the background; return the exit code of the command, with `wait` when all parts are ready.
+
+    Raises:
+        FatalError: a part has wrong settings, or the run is not ready in time.
+        typer.Exit: the supervisor ended, with its exit code.
+    """
     make_folders(options.data)
     lock = DataLock(options.data)
-    # The last state of a killed run must not be taken for the state of the new one.
+    # Remove the last state of a killed run, so that nobody takes it for the state of the new one.
     (options.data / "state.json").unlink(missing_ok=True)
     lock.release()
     log = options.data / "logs" / "supervisor.log"
@@ -298,7 +303,7 @@ def _own_command(options: UpOptions) -> list[str]:
 
 
 def _is_up(data: Path, pid: int, *, wait: bool) -> bool:
-    """Return whether the new supervisor is at work; with `wait`, whether it says ready."""
+    """Return whether the new supervisor runs; with `wait`, whether it reports ready."""
     run = read_run(data) if is_locked(data) else None
     if run is None or run.pid != pid:
         return False
@@ -307,7 +312,7 @@ def _is_up(data: Path, pid: int, *, wait: bool) -> bool:
 
 
 def _check_parts(data: Path) -> None:
-    """A part whose settings are wrong never becomes ready: say so at once."""
+    """Raise the error of a part with wrong settings at once: it would never become ready."""
     for name, part in read_state(data).get("parts", {}).items():
         if part["state"] == "failed":
             msg = f"{name} cannot run: {part['detail']}. Fix the cause, then run `tidegate down` and `tidegate up`."
@@ -316,7 +321,7 @@ def _check_parts(data: Path) -> None:
 
 def _check_alive(child: "subprocess.Popen[bytes]", log: Path) -> None:
     if child.poll() is not None:
-        # The supervisor's own sentence and exit code are the answer.
+        # Use the sentence and the exit code of the supervisor.
         typer.echo("\n".join(last_lines(log, 1)), err=True)
         raise typer.Exit(child.returncode or 1)
 

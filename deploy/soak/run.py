@@ -1,4 +1,4 @@
-"""`tidegate soak`: start the pipeline, load it, break its parts by a plan, look every ten seconds, and strike the balance."""
+"""`tidegate soak`: start the pipeline, load it, break its parts by a plan, sample it every ten seconds, and audit it."""
 
 import random
 import threading
@@ -32,9 +32,9 @@ READY_SECONDS: Final = 300.0
 AUDIT_SECONDS: Final = 180.0
 PARTS: Final = ("gateway", "broker", "kafka", "stream")
 EVERY_SECONDS: Final = 60.0
-"""Time from the start of a fault to the next one."""
+"""Time from the start of one fault to the start of the next one."""
 CALM_SECONDS: Final = 120.0
-"""Without a fault at the beginning and at the end."""
+"""Time without a fault at the beginning and at the end."""
 LONGEST_SECONDS: Final = {"kill": 8.0, "hang": 40.0}
 WAYS: Final = {"kill": "is killed", "hang": "hangs"}
 
@@ -52,7 +52,7 @@ class SoakFault:
 
 
 def plan_faults(seed: int, *, seconds: float) -> list[SoakFault]:
-    """A fault a minute, for as long as the load lasts; none where it is too short. All of the plan follows from the seed."""
+    """Plan one fault per minute for a load of this duration; none if it is too short. The same seed gives the same plan."""
     chance, faults, at = random.Random(seed), [], CALM_SECONDS  # noqa: S311 - must repeat
     while at + LONGEST_SECONDS["hang"] <= seconds - CALM_SECONDS:
         way = chance.choice(sorted(LONGEST_SECONDS))
@@ -63,7 +63,7 @@ def plan_faults(seed: int, *, seconds: float) -> list[SoakFault]:
 
 
 def kills_of(faults: Sequence[SoakFault]) -> Counter[str]:
-    """Return how often each part was killed at most: while a fault lasts, each new start is killed again."""
+    """Return the most kills of each part: while a fault lasts, each restarted process is killed again."""
     starts = {fault: 2 + int(fault.seconds) for fault in faults if fault.way == "kill"}
     killed: Counter[str] = Counter()
     for fault, count in starts.items():
@@ -72,10 +72,10 @@ def kills_of(faults: Sequence[SoakFault]) -> Counter[str]:
 
 
 def _break_part(data: Path, fault: SoakFault, run_id: str) -> AbstractContextManager[None]:
-    """The part is broken while the block runs.
+    """Break the part while the block runs.
 
     Raises:
-        UnavailableError: it does not run at this moment.
+        UnavailableError: the part does not run at this moment.
     """
     if fault.way == "kill":
         return crash_part(partial(_pid, data, fault.part), run_id)
@@ -92,7 +92,7 @@ def _pid(data: Path, part: str) -> int | None:
 
 @dataclass(frozen=True, kw_only=True)
 class SoakOptions:
-    """Duration and rate of a soak, and whether parts break."""
+    """Duration, messages per second, and seed of a soak, and whether parts break."""
 
     minutes: float
     rate: float
@@ -115,12 +115,12 @@ class _Watched:
 
 
 def run_soak(options: SoakOptions, folder: Path, *, tell: Tell) -> dict[str, Any]:
-    """One soak in this folder; the result as `--json` prints it.
+    """Run one soak in this folder; return the result as `--json` prints it.
 
     Args:
-        options: time, load and faults.
-        folder: for the run's data; it must not be another run's.
-        tell: takes a sentence about each event.
+        options: duration, load and faults.
+        folder: folder for the run's data; another run must not use it.
+        tell: gets a sentence about each event.
 
     Raises:
         FatalError: the pipeline does not start.
@@ -209,7 +209,7 @@ def _break(options: SoakOptions, folder: Path, watched: _Watched, done: threadin
     for fault in plan_faults(options.seed, seconds=options.minutes * 60):
         if done.wait(max(0.0, fault.at - watched.seconds)):
             return
-        # A part that the fault before ended, and that is not back yet, cannot hang.
+        # A part that has not restarted since the last fault cannot hang.
         with suppress(UnavailableError), _break_part(folder, fault, run_id):
             watched.injected.append(fault)
             tell(f"{watched.seconds / 60:6.1f} min  {fault.part} {WAYS[fault.way]} for {fault.seconds:g} s")
@@ -224,7 +224,7 @@ def _wait_until_ready(folder: Path, seconds: float) -> bool:
 
 
 def render_soak(result: dict[str, Any]) -> str:
-    """The result in some lines for people."""
+    """Return the result as a few lines for people."""
     lines = [f"{result['minutes']:g} minutes at {result['rate']:g} messages/s, {len(result['faults'])} faults"]
     lines.append(f"{'':<34}{'first':>10} {'last':>10} {'most':>10} {'an hour':>10} {'bound':>10}")
     for slope in result["slopes"]:

@@ -1,7 +1,4 @@
-"""One Kafka node of a test bed: its properties, and its process.
-
-The process is started, killed, held still and started again on its data.
-"""
+"""One Kafka node of a test bed: its properties, and its process, which tests start, kill, suspend and restart."""
 
 import time
 from collections.abc import Callable
@@ -21,7 +18,7 @@ POLL_SECONDS: Final = 0.05
 KRAFT_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 ZOOKEEPER_AUTHORIZER: Final = "kafka.security.authorizer.AclAuthorizer"
 ZOOKEEPER_SESSION_MS: Final = 6000
-"""Time for which a killed broker counts as alive, and cannot be started again; Kafka's own default is 18 s."""
+"""Time for which ZooKeeper takes a killed broker for alive, so that it cannot restart. Kafka's default is 18 s."""
 
 
 class KafkaNode:
@@ -48,7 +45,7 @@ class KafkaNode:
 
     @property
     def address(self) -> str:
-        """The address that clients connect to."""
+        """Address that clients connect to."""
         return self.part.bootstrap_servers
 
     @property
@@ -67,18 +64,18 @@ class KafkaNode:
         return self.part.log_file
 
     def last_log_lines(self) -> str:
-        """The last error in its log."""
+        """Return the last error of its log."""
         return self.part.last_log_lines()
 
     def spawn(self) -> None:
-        """Start it on the data that it has; returns before it answers."""
+        """Start it with its data, and return before it answers."""
         (self.part.data_dir / "tmp").mkdir(parents=True, exist_ok=True)
         self.part.prepare()
         self.process.spawn(self.part.command())
         self._started()
 
     def start(self) -> None:
-        """Start it on the data that it has, and wait until it answers.
+        """Start it with its data, and wait until it answers.
 
         Raises:
             UnavailableError: it ended or took too long.
@@ -91,16 +88,16 @@ class KafkaNode:
         self.process.kill()
 
     def hold(self) -> None:
-        """Let it stand still: its connections stay open, and nothing answers until `resume_process`."""
+        """Suspend it: its connections stay open, but it does not answer until `resume_process`."""
         self.process.hold()
 
     def resume_process(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         self.process.resume_process()
 
 
 class StartedServer(Protocol):
-    """A server as the wait for it needs it."""
+    """Properties of a server that `wait_for_server` needs."""
 
     @property
     def name(self) -> str:
@@ -115,14 +112,14 @@ class StartedServer(Protocol):
         """Log file."""
 
     def last_log_lines(self) -> str:
-        """The last error in its log."""
+        """Return the last error of its log."""
 
 
 def wait_for_server(server: StartedServer, ready: Callable[[], bool], deadline: float) -> None:
     """Wait until a started server is ready.
 
     Raises:
-        UnavailableError: it ended or took too long; ends with its last words.
+        UnavailableError: it ended or took too long; the text ends with the last error of its log.
     """
     while not ready():
         if not server.alive or time.monotonic() > deadline:
@@ -133,12 +130,12 @@ def wait_for_server(server: StartedServer, ready: Callable[[], bool], deadline: 
 
 
 def node_profile(layout: ClusterLayout, node_id: int, folder: Path) -> KafkaProfile:
-    """The profile of one node.
+    """Return the profile of one node.
 
     Args:
-        layout: of the whole test bed.
+        layout: layout of the whole test bed.
         node_id: 1 to the number of brokers.
-        folder: of the certificates.
+        folder: folder with the certificates.
     """
     wish = layout.wish
     return KafkaProfile(

@@ -1,6 +1,7 @@
-"""The ZooKeepers of a Kafka in ZooKeeper mode: each with its files under one folder, and all of them together.
+"""ZooKeepers of a Kafka in ZooKeeper mode: the servers, their ensemble, and the users of the cluster.
 
-The ensemble starts them, knows their leader and the brokers that they hold for alive, and gives them the users.
+Each server has its own folder. The ensemble starts and stops them, and finds their leader and the brokers that they take for
+alive.
 """
 
 import socket
@@ -24,21 +25,21 @@ __all__ = ["ZooKeeper", "ZooKeeperEnsemble", "make_users"]
 HEAP: Final = "128m"
 TICK_MS: Final = 2000
 INIT_TICKS: Final = 10
-"""Ticks that a server may take to follow its leader at the start."""
+"""Most ticks until a server follows its leader at the start."""
 SYNC_TICKS: Final = 2
 """Ticks without an answer after which a follower, or a leader without a majority, gives up: 4 s."""
 
 
 class ZooKeeper:
-    """Keeps which brokers there are and which of them is the controller.
+    """One ZooKeeper server. It knows the brokers of the cluster, and which of them is the controller.
 
     Args:
-        data_dir: its own.
-        java: that runs it.
-        ports: by listener: `client`, and in an ensemble `peer` and `election`.
-        process: that runs, or will.
-        server_id: `zookeeper`, or `zookeeper-2` of an ensemble.
-        voters: `HOST:PEER:ELECTION` of each server of the ensemble by number; empty of a single one.
+        data_dir: folder of this server alone.
+        java: the Java that runs it.
+        ports: port by listener: `client`, and in an ensemble also `peer` and `election`.
+        process: its process, which may not run yet.
+        server_id: `zookeeper`, or in an ensemble a name such as `zookeeper-2`.
+        voters: `HOST:PEER:ELECTION` of each server of the ensemble by number; empty for a single server.
     """
 
     def __init__(
@@ -77,11 +78,11 @@ class ZooKeeper:
         return self.process.alive
 
     def last_log_lines(self) -> str:
-        """The last error in its log."""
+        """Return the last error of its log."""
         return last_error(self.log_file)
 
     def spawn(self) -> None:
-        """Start it on the data that it has; returns before it answers."""
+        """Start it with its data, and return before it answers."""
         log_settings, properties = self._folder / "log4j2.yaml", self._folder / "zoo.properties"
         write_log_settings(log_settings, self.log_file.parent)
         properties.write_text(self._properties(), encoding="utf-8")
@@ -97,12 +98,12 @@ class ZooKeeper:
         return bool(self.role())
 
     def role(self) -> str:
-        """`leader`, `follower` or `standalone`; empty where it does not serve."""
+        """Return `leader`, `follower` or `standalone`; empty if it does not serve requests."""
         lines = self._ask(b"srvr").decode("utf-8", "replace").splitlines()
         return next((line.partition(": ")[2] for line in lines if line.startswith("Mode: ")), "")
 
     def keeps(self, broker_id: int) -> bool:
-        """Return whether it counts this broker as alive: after a kill until the session of the broker has expired."""
+        """Return whether it takes this broker for alive: after a kill, until the broker's session has expired."""
         return f"/brokers/ids/{broker_id}".encode() in self._ask(b"dump").split()
 
     @property
@@ -114,7 +115,7 @@ class ZooKeeper:
         return self._folder / "records"
 
     def _ask(self, word: bytes) -> bytes:
-        """The answer to one of its four-letter words; empty where none comes."""
+        """Return the answer to a four-letter command; empty without an answer."""
         answer = b""
         with suppress(OSError), socket.create_connection((HOST, self.port), timeout=1.0) as connection:
             connection.sendall(word)
@@ -143,13 +144,13 @@ class ZooKeeper:
 
 
 class ZooKeeperEnsemble:
-    """One ZooKeeper, or three that go on when one dies; none of a KRaft cluster.
+    """One ZooKeeper, or three of which one may fail; none for a KRaft cluster.
 
     Args:
-        folder: of the test bed.
-        layout: of the test bed.
-        java: that runs them.
-        started: is called with the name and the process of each that was started.
+        folder: folder of the test bed.
+        layout: layout of the test bed.
+        java: the Java that runs them.
+        started: called with name and process of each server that was started.
     """
 
     def __init__(
@@ -177,24 +178,24 @@ class ZooKeeperEnsemble:
 
     @property
     def alive(self) -> bool:
-        """True if any of them runs."""
+        """True if at least one server runs."""
         return any(one.alive for one in self)
 
     @property
     def majority(self) -> int:
-        """Number that must run; with fewer none answers."""
+        """Number of servers that must run; with fewer, none of them answers."""
         return len(self.servers) // 2 + 1
 
     @property
     def serves(self) -> bool:
-        """True if enough of them run."""
+        """True if a majority runs, or if the cluster needs no ZooKeeper."""
         return not self.servers or sum(one.alive for one in self) >= self.majority
 
     def start(self) -> None:
-        """Start those that do not run, and wait until each of them answers.
+        """Start the servers that do not run, and wait until each of them answers.
 
         Raises:
-            UnavailableError: one did not start.
+            UnavailableError: a server did not start.
         """
         fresh = [one for one in self if not one.alive]
         for one in fresh:
@@ -205,7 +206,7 @@ class ZooKeeperEnsemble:
             wait_for_server(one, one.ready, deadline)
 
     def restart(self, server: ZooKeeper) -> None:
-        """Start one again on its data, and wait until it answers.
+        """Restart one server with its data, and wait until it answers.
 
         Raises:
             UnavailableError: it did not start.
@@ -215,11 +216,11 @@ class ZooKeeperEnsemble:
         wait_for_server(server, server.ready, time.monotonic() + READY_SECONDS)
 
     def leader(self) -> ZooKeeper | None:
-        """The one that leads, or the only one; None while there is none."""
+        """Return the leader, or the single server; None during an election."""
         return next((one for one in self if one.alive and one.role() in ("leader", "standalone")), None)
 
     def wait_until_gone(self, broker_id: int) -> None:
-        """Wait until the session of a killed broker has run out: before that, a new one of its number ends at once.
+        """Wait until the session of a killed broker has expired: before that, a new broker with this number ends at once.
 
         Raises:
             UnavailableError: it takes too long.
@@ -229,19 +230,19 @@ class ZooKeeperEnsemble:
             wait_for_server(leader, lambda: not leader.keeps(broker_id), time.monotonic() + READY_SECONDS)
 
     def end(self, seconds: float) -> None:
-        """Ask each to end, and kill it where it still runs after some seconds."""
+        """Ask each server to end, and kill those that still run after `seconds`."""
         for one in self:
             one.process.end(seconds)
 
 
 def make_users(passwords: Mapping[str, str], connect: str, tool: Callable[..., list[str]], folder: Path) -> None:
-    """Give ZooKeeper these users, as KRaft's format does: a broker of ZooKeeper mode knows no user before.
+    """Write these users to ZooKeeper before the first broker starts. In KRaft mode, the format of the data folder does this.
 
     Args:
-        passwords: by name.
+        passwords: password by user name.
         connect: addresses of the ZooKeepers.
-        tool: says how to start one of Kafka's own tools.
-        folder: for files with arguments, which are private and removed.
+        tool: returns the command of one of Kafka's own tools.
+        folder: folder for private files with arguments, which are removed afterwards.
 
     Raises:
         UnavailableError: Kafka's tool failed.

@@ -1,6 +1,6 @@
-"""The places of a message's Kafka records: in Kafka itself, and in the table version that brought their rows.
+"""Look-up of a message's records: in Kafka, and in the logs of the tables for the commits that stored their rows.
 
-Kafka also has what only the record says of its message: QoS and the broker's flags.
+Only the Kafka record has QoS, DUP and RETAIN of the message.
 """
 
 import json
@@ -32,15 +32,18 @@ __all__ = ["CommitLookup", "RecordLookup", "TableLog", "look_up_records"]
 CONNECT_SECONDS: Final = 1.0
 STALL_SECONDS: Final = 5.0
 NEAR_OFFSETS: Final = 1000
-"""Records so close to each other are read in one go, with what lies between them."""
+"""Records at most this many offsets apart are read together, with the records between them."""
 _BACK: Final = 3
-"""Versions looked at before the first one that is young enough: two clocks of one machine may have been set between."""
+"""Versions before the first young one that are also read: the machine's clock may have been set in between."""
 _FORTH: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class RecordLookup:
-    """`found` is `yes`, `expired`, `replaced` or `not asked`; `why` says more where it is not yes."""
+    """Result for one record. `found` is `yes`, `expired`, `replaced` or `not asked`; `why` explains the last three.
+
+    `time_ms` is Kafka's time in epoch ms; `facts` has QoS and flags.
+    """
 
     found: str
     why: str | None = None
@@ -69,7 +72,7 @@ def _place(origin: RecordOrigin) -> tuple[str, int, int]:
 
 
 def _silent(servers: str) -> str | None:
-    """Why none of the servers can be asked; None where one listens. A client would wait its whole deadline for that."""
+    """Return why no server answers; None if one listens. A Kafka client would notice this only at its deadline."""
     why = ""
     for server in servers.split(","):
         host, _, port = server.strip().rpartition(":")
@@ -127,7 +130,7 @@ def _runs(origins: list[RecordOrigin]) -> list[list[RecordOrigin]]:
 
 
 def _judged(record: LogRecord, topic: str, message: TracedMessage) -> RecordLookup:
-    """Return whether this is the message's record, or another one because the topic was recreated."""
+    """Return whether this is the message's record. Another one means that the topic was recreated."""
     try:
         value: Any = (decode_record if topic == READINGS else decode_dead_letter)(record.value or b"")
     except msgspec.DecodeError:
@@ -143,7 +146,7 @@ def _judged(record: LogRecord, topic: str, message: TracedMessage) -> RecordLook
 
 @dataclass(frozen=True, slots=True)
 class CommitLookup:
-    """`version` and its time, or why they are not known."""
+    """Version and time of a commit, or the reason why they are unknown."""
 
     version: int | None = None
     at: datetime | None = None
@@ -151,11 +154,11 @@ class CommitLookup:
 
 
 class TableLog:
-    """The log of one table, read entry by entry as it is asked for: twenty of a hundred thousand.
+    """Log of one table. Each entry is read only when needed: about twenty of a hundred thousand.
 
-    It finds a version by the offsets in the commits' marks, not by files. So the answer stays right when maintenance has
-    joined the file with others since. A commit's time is its log entry's (`commitInfo.timestamp`), some milliseconds before
-    readers see it.
+    A version is found by the offsets in the commits' marks, not by files. So the answer stays right after maintenance has
+    joined files. The time of a commit is that of its log entry (`commitInfo.timestamp`), some milliseconds before readers see
+    it.
     """
 
     def __init__(self, root: str, table: str) -> None:
@@ -167,7 +170,7 @@ class TableLog:
         self._known: dict[int, tuple[int, Mark | None] | None] = {}
 
     def commit_of(self, topic: str, partition: int, offset: int, landed_at: datetime) -> CommitLookup:
-        """The version whose batch held this record; `landed_at` is when that batch began."""
+        """Return the version whose batch stored this record; `landed_at` is when that batch began."""
         if self._newest < 0:
             return CommitLookup(why=f"there is no table {self.table}")
         first = self._first_since(int(landed_at.timestamp() * 1000))
@@ -189,7 +192,7 @@ class TableLog:
         return f"no commit in the log of {self.table} names its offset"
 
     def _first_since(self, at_ms: int) -> int:
-        """The first version committed at or after; what the log no longer holds is older than all that it holds."""
+        """Return the first version that was committed at or after this time. Entries that are missing in the log are older."""
         low, high = 0, self._newest + 1
         while low < high:
             middle = (low + high) // 2
@@ -212,4 +215,4 @@ class TableLog:
             info = next(entry["commitInfo"] for entry in map(json.loads, lines) if "commitInfo" in entry)
             return int(info["timestamp"]), parse_mark(metadata_text(info))
         except (FileNotFoundError, ValueError, KeyError, StopIteration):
-            return None  # not there, or torn: `tidegate repair` is who says so
+            return None  # missing or damaged; `tidegate repair` reports that
