@@ -1,11 +1,8 @@
-"""`bench e2e`: publish over MQTT at a rate, and time every message from its publish to its queryable row.
+"""`bench e2e`: publish over MQTT at a fixed rate, time every message from due to queryable, and measure the backlog.
 
-The clock starts when a message is due (its own `ts`; the load is an open loop, so what holds the publisher up counts too)
-and stops when a reader apart from the writer has read the row from the committed version. Every message of the measured
-span counts, none is sampled. The publisher is a process of its own whose packets are encoded beforehand, as the devices
-of a real fleet cost this machine nothing.
-
-Backlog above capacity: how far a pipeline falls behind an open loop, from due times and arrival times. Pure.
+The clock starts when a message is due (its `ts`), so a delay of the publisher counts too. It stops when a reader, apart from
+the writer, has read the row from the committed version. Every message of the measured span counts; there is no sampling. The
+publisher has its own process and encodes its packets beforehand, because real devices would not use this machine's CPU.
 """
 
 import bisect
@@ -48,25 +45,26 @@ POLL_SECONDS: Final = 0.01
 GIVE_UP_SECONDS: Final = 60.0
 
 _PART: Final = 5
-"""The delay of the first fifth of the messages is compared with that of the last fifth."""
+"""Compare the delay of the first fifth of the messages with that of the last fifth."""
 
 
 def schedule_delay_figures(
     due: Sequence[float], seen: Sequence[float | None], *, earlier: Sequence[float] = ()
 ) -> dict[str, float]:
-    """Figures of one run; nothing where no message was seen.
+    """Return how far a pipeline fell behind an open loop; empty if no message was seen.
 
     Args:
-        due: seconds, ascending.
-        seen: seconds, of the same messages; None of one that never came.
-        earlier: when messages that were due before these were seen, such as those of a warm-up.
+        due: due times in seconds, ascending.
+        seen: times in seconds at which the same messages were queryable; None for a message that never was.
+        earlier: such times of messages that were due before these, as in a warm-up.
 
     Returns:
-        `messages_per_second` of all that were seen from the first due message to the last one of them that was seen (a warm-up
-        may have left a backlog, which comes first); `backlog_at_end`: messages that were due
-        and not seen when the last one was due; `drain_seconds` from then to the last one seen, at least 0;
-        `delay_growth_ms_per_second`: how much longer a message takes each second (about 0 where the pipeline keeps up, and
-        nothing of so short a run that the fifths are one moment).
+        - `messages_per_second`: messages seen per second, from the first due time to the last message seen. Messages of a
+          warm-up count if they were seen in that span.
+        - `backlog_at_end`: messages that were due but not seen when the last message was due.
+        - `drain_seconds`: from then to the last message seen, at least 0.
+        - `delay_growth_ms_per_second`: growth of the delay per second, about 0 if the pipeline keeps up. Missing if the run is
+          too short.
     """
     came = sorted(at for at in seen if at is not None)
     if not came:
@@ -91,9 +89,9 @@ def schedule_delay_figures(
 
 @dataclass
 class LandingTimes:
-    """Time at which each message of this run was queryable with all readings; filled by one thread, read after it ended.
+    """Times, in epoch seconds, at which each message of this run was queryable with all its readings.
 
-    Times are in epoch seconds.
+    One thread fills it; read it after that thread has ended.
     """
 
     boot: int
@@ -119,7 +117,7 @@ class LandingTimes:
 
 @dataclass
 class RowCount:
-    """Number of rows of this run that came; for a load that is not timed."""
+    """Number of rows of this run, for a load that is not timed."""
 
     boot: int
     rows: int = 0
@@ -133,16 +131,16 @@ def measure_e2e(
     settings: Settings, *, rate: float, seconds: float, warmup_seconds: float, devices: int, readings: int = 1,
     fleet: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Run the load through a running pipeline; the result as it is printed with --json.
+    """Run the load through a running pipeline; return the result as --json prints it.
 
     Args:
-        settings: of the pipeline.
-        rate: messages a second.
-        seconds: of the measured span.
-        warmup_seconds: before that, at the same rate.
-        devices: they publish in turn.
-        readings: of each message, each a row.
-        fleet: begin of the devices' names; without it they are new.
+        settings: settings of the pipeline.
+        rate: messages per second.
+        seconds: measured span.
+        warmup_seconds: span before that at the same rate.
+        devices: number of devices, which publish in turn.
+        readings: readings per message; each becomes a row.
+        fleet: prefix of the devices' names; without it the devices are new.
     """
     machine = hardware()
     landing = LandingTimes(boot=int(time.time() * 1000), readings=readings)
@@ -187,7 +185,7 @@ def load_plan(
     readings: int = 1,
     fleet: str | None = None,
 ) -> LoadPlan:
-    """A load that begins as soon as its publisher can have started and encoded the packets."""
+    """Plan a load that begins as soon as its publisher can have started and encoded the packets."""
     return LoadPlan(
         host=mqtt.host, port=mqtt.port, username=mqtt.username or "",
         password="" if mqtt.password is None else mqtt.password.get_secret_value(),
@@ -204,7 +202,7 @@ def _key(plan: LoadPlan, number: int) -> tuple[str, int]:
 
 
 def publish(plan: LoadPlan) -> tuple[int, float]:
-    """Run the publisher to its end; returns how many were acknowledged, and its CPU seconds.
+    """Run the publisher to its end; return the number of acknowledged messages, and its CPU seconds.
 
     Raises:
         FatalError: it could not connect, or the broker closed its connections.
@@ -246,14 +244,14 @@ def _figures(measured: Mapping[tuple[str, int], float], landing: LandingTimes) -
 
 
 def percentile(ascending: Sequence[float], share: float) -> int | None:
-    """The nearest-rank percentile of ascending seconds, in ms; None of nothing."""
+    """Return the nearest-rank percentile of ascending seconds, in ms; None without values. `share` is from 0 to 1."""
     if not ascending:
         return None
     return round(ascending[max(0, math.ceil(share * len(ascending)) - 1)] * 1000)
 
 
 def render_e2e(result: Mapping[str, Any]) -> str:
-    """The result in a few lines for people."""
+    """Return the result as a few lines for people."""
     return "\n".join(
         [
             f"Publish to queryable row at {result['sent_rate']:g} messages/s for {result['seconds']:g} s:",

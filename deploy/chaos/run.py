@@ -1,6 +1,6 @@
-"""Runs faults one after another: start the load, break, repair, wait until all has arrived, judge.
+"""Run of faults one after another: start the load, break, repair, wait until Kafka has every message, judge.
 
-Follows what the gateways wrote to Kafka, a piece at each look, from where it stood when the reader was made.
+A reader follows the records of the gateways in Kafka meanwhile.
 """
 
 import contextlib
@@ -30,14 +30,14 @@ from ingest.topics.setup import ensure_topics
 __all__ = ["KafkaReader", "any_failed", "run_faults"]
 
 CALM_SECONDS: Final = 3.0
-"""Load before and after the fault."""
+"""Time with load but without fault, before and after the fault."""
 RECOVERY_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 0.25
 KEEPALIVE_SECONDS: Final = 10
 
 
 class KafkaReader:
-    """Reads records of these gateways alone, so that several may share a Kafka."""
+    """Reader of the records of these gateways, from its creation on; other gateways may use the same Kafka."""
 
     def __init__(self, kafka: KafkaSettings, *gateways: str) -> None:
         self._kafka, self._gateways = kafka, frozenset(gateways)
@@ -45,7 +45,7 @@ class KafkaReader:
         self.landed = RecordedMessages()
 
     def look(self) -> RecordedMessages:
-        """Everything so far.
+        """Read new records; return everything since the reader was made.
 
         Raises:
             RetryableError: Kafka does not answer.
@@ -73,15 +73,15 @@ def run_faults(
     rate: float,
     tell: Callable[[str], None],
 ) -> list[dict[str, Any]]:
-    """One result per fault and MQTT version, as `chaos run --json` prints them.
+    """Run the faults; return one result per fault and MQTT version, as `chaos run --json` prints them.
 
     Args:
-        faults: in this order; they share a Kafka, and each has a broker and gateways of its own.
-        folder: for the servers' files and everybody's logs.
-        seconds: how long a fault lasts.
-        seed: of all chance.
+        faults: faults in the order of their runs. They share a Kafka; each has its own broker and gateways.
+        folder: folder for the servers' files and all logs.
+        seconds: duration of a fault.
+        seed: seed of all random choices.
         rate: messages per second.
-        tell: takes a sentence about what is being done.
+        tell: gets a sentence about each step.
     """
     results: list[dict[str, Any]] = []
     if not faults:
@@ -160,7 +160,7 @@ def _prepare(gateway: GatewayProcess) -> None:
 
 @contextlib.contextmanager
 def _peak_memory(gateways: Sequence[GatewayProcess]) -> Iterator[dict[str, float]]:
-    """The most memory that each gateway had while the block ran."""
+    """Measure the peak memory of each gateway while the block runs."""
     peaks = dict.fromkeys([gateway.name for gateway in gateways], 0.0)
     done = threading.Event()
 
@@ -179,7 +179,7 @@ def _peak_memory(gateways: Sequence[GatewayProcess]) -> Iterator[dict[str, float
 
 
 def _recover(reader: KafkaReader, wanted: set[MessageKey], since: float) -> float | None:
-    """Seconds until all that was wanted is in Kafka; None where that did not come true."""
+    """Return the seconds until Kafka has all wanted messages; None if that did not happen in time."""
     missing, seen = set(wanted), 0
     while time.monotonic() - since < RECOVERY_SECONDS:
         with contextlib.suppress(RetryableError):
@@ -193,7 +193,7 @@ def _recover(reader: KafkaReader, wanted: set[MessageKey], since: float) -> floa
 
 
 def _settle(scene: FaultScene, reader: KafkaReader) -> DeliveryVerdict:
-    """Judge; the last outcomes may come a moment after the readings that they count."""
+    """Return the verdict. It waits a moment: the last outcomes may come after the readings that they count."""
     for _ in range(20):
         verdict = judge(scene.load.sent, _binding(scene), reader.look(), by_device=scene.by_device)
         if not verdict.unexplained:
@@ -203,8 +203,8 @@ def _settle(scene: FaultScene, reader: KafkaReader) -> DeliveryVerdict:
 
 
 def _binding(scene: FaultScene) -> set[MessageKey]:
-    """The acknowledged messages that must be there: not those that the broker itself may have forgotten."""
-    acknowledged = list(scene.load.acknowledged_at.items())  # at once: the load continues
+    """Return the acknowledged messages that Kafka must have, without those that the broker itself may have lost."""
+    acknowledged = list(scene.load.acknowledged_at.items())  # a copy, because the load continues
     return {key for key, at in acknowledged if not any(begin <= at <= end for begin, end in scene.forgotten)}
 
 

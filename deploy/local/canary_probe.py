@@ -63,7 +63,7 @@ class HopClocks:
         return cls(published_at, received, kafka, landed, committed_at, seen_at)
 
     def hops(self) -> dict[str, float]:
-        """Return the seconds per hop, in the order of HOPS; their sum is publish to queryable. Skewed clocks give negative hops."""
+        """Return the seconds per hop, in the order of HOPS. Skewed clocks give negative hops. The sum is publish to queryable."""
         points = (
             self.published_at,
             self.received_at,

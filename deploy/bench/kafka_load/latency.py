@@ -1,4 +1,4 @@
-"""Latencies of one run in constant memory, to three digits (HdrHistogram): in all, and over the time of the run."""
+"""Latencies of one run, in total and over its time, in bounded memory and to three digits (HdrHistogram)."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ FIRST_SECONDS: Final = 0.1
 _LARGEST_US: Final = 3_600_000_000
 _DIGITS: Final = 3
 _ENOUGH: Final = 100
-"""Timed records that an interval needs for its p99; with fewer it is only the highest of them."""
+"""Least number of timed records of an interval for its p99: of fewer, the p99 would be the highest value."""
 _FEWEST_SLOTS: Final = 10
 _FIGURES: Final = {"p50": 50.0, "p95": 95.0, "p99": 99.0, "p999": 99.9}
 _SAMPLES: Final = 10
@@ -22,8 +22,8 @@ _SAMPLES: Final = 10
 class OverTime:
     """Latencies by the time at which their records were due, as percentiles of each interval, in bounded memory.
 
-    The first interval begins with the run, at `began_us` (microseconds since 1970). Intervals are a tenth of a second until
-    there are too many of them. Then each two become one, again and again, so a run of a second and one of a day have some dozens.
+    The first interval begins with the run, at `began_us` (epoch µs). Intervals begin with a tenth of a second. If there are too
+    many, each two become one. So a short run and a run of a day both have at most 60.
     """
 
     def __init__(self, began_us: int) -> None:
@@ -45,7 +45,7 @@ class OverTime:
         return found
 
     def record(self, due_us: int, microseconds: int, records: int = 1) -> None:
-        """Count the latency of one record that was timed; it speaks for so many records."""
+        """Count the latency of one timed record; it represents `records` records."""
         slot = self._slot_of(due_us)
         while slot >= MOST_SLOTS:
             self._widen()
@@ -59,7 +59,7 @@ class OverTime:
         return json.dumps({"width_us": self._width_us, "slots": slots})
 
     def add(self, encoded: str) -> None:
-        """Count those of another process of the same run too."""
+        """Add the latencies of another process of the same run."""
         other = json.loads(encoded)
         while self._width_us < other["width_us"]:
             self._widen()
@@ -70,9 +70,10 @@ class OverTime:
             self._timed[own] = self._timed.get(own, 0) + timed
 
     def columns(self) -> dict[str, list[Any]]:
-        """`seconds` since the beginning (of each interval's end), `p50`, `p99`, `max` in milliseconds; empty for too short a run.
+        """Return lists with a value per interval: `seconds` (from the run's start to the interval's end), `p50`, `p99`, `max`.
 
-        An interval without records is left out. A percentile that would only be the highest of too few is None.
+        Latencies are in milliseconds. Intervals without records are left out. A percentile of too few timed records is None. A
+        run with less than two intervals gives an empty dict.
         """
         while self._sparse():
             self._widen()
@@ -96,7 +97,7 @@ class OverTime:
         return self._slots[slot]
 
     def _sparse(self) -> bool:
-        """Wider intervals would have enough records for their percentiles, and there would still be some."""
+        """Return whether many intervals have too few records for a p99, and are numerous enough to be joined."""
         few = sum(timed < _ENOUGH for timed in self._timed.values())
         return len(self._slots) > _FEWEST_SLOTS and few > len(self._slots) / 4
 
@@ -113,9 +114,9 @@ def _ms(microseconds: float) -> float:
 
 
 class Latencies:
-    """Latencies in microseconds; one below 1 counts as 1, one above an hour as an hour.
+    """Latencies in microseconds, from 1 µs to an hour; others count as the nearest limit.
 
-    `began_us` is when the run began (microseconds since 1970).
+    `began_us` is the start of the run (epoch µs).
     """
 
     def __init__(self, began_us: int = 0) -> None:
@@ -123,11 +124,11 @@ class Latencies:
         self._over_time = OverTime(began_us)
 
     def record(self, microseconds: int, records: int = 1, *, due_us: int | None = None) -> None:
-        """Count the latency of one record that was timed, and was due at `due_us`; it speaks for so many records."""
+        """Count the latency of one timed record that was due at `due_us`; it represents `records` records."""
         self._over_time.record(self._began_us if due_us is None else due_us, microseconds, records)
 
     def record_all(self, due: Sequence[int], now_us: int) -> None:
-        """Count messages that were due at these times and came together now: about ten are timed, each for its share."""
+        """Count messages that were due at these times and arrived together now. About ten are timed, each for its share."""
         step = max(1, len(due) // _SAMPLES)
         for at in range(0, len(due), step):
             self.record(now_us - due[at], min(step, len(due) - at), due_us=due[at])
@@ -137,7 +138,7 @@ class Latencies:
         return self._over_time.encode()
 
     def add(self, encoded: str) -> None:
-        """Count those of another process too."""
+        """Add the latencies of another process."""
         self._over_time.add(encoded)
 
     @property
@@ -147,13 +148,13 @@ class Latencies:
 
     @property
     def count(self) -> int:
-        """Number of records that the timed ones stand for."""
+        """Number of records that the timed ones represent."""
         return int(self._over_time.total().get_total_count())
 
     def figures(self, prefix: str) -> dict[str, float]:
-        """`{prefix}_p50_ms` … `{prefix}_max_ms` in milliseconds; empty where none was recorded.
+        """Return `{prefix}_p50_ms` to `{prefix}_max_ms` in milliseconds; empty without a record.
 
-        A percentile that would only be the highest of too few records is left out.
+        A percentile of too few timed records is left out.
         """
         if not self.timed:
             return {}
@@ -166,7 +167,7 @@ class Latencies:
         return found | {f"{prefix}_max_ms": round(histogram.get_max_value() / 1000, 3)}
 
     def curve(self) -> list[tuple[float, float]]:
-        """Percentile and milliseconds, for a plot: denser towards 100."""
+        """Return (percentile, milliseconds) pairs for a plot, denser towards 100."""
         if not self.timed:
             return []
         histogram = self._over_time.total()
@@ -178,16 +179,16 @@ class Latencies:
         ]
 
     def over_time(self) -> dict[str, list[Any]]:
-        """Columns for a plot over the run's time: `seconds`, `p50`, `p99`, `max`."""
+        """Return the columns for a plot over the run's time; see `OverTime.columns`."""
         return self._over_time.columns()
 
     def _reaches(self, percent: float) -> bool:
-        """Return whether a timed record is above this percentile; 100 is the highest of however many."""
+        """Return whether there are enough timed records for this percentile; 100, the highest value, needs only one."""
         return percent == 100.0 or self.timed * (100.0 - percent) >= 99.999
 
 
 def merge_latencies(encoded: Iterable[str]) -> Latencies:
-    """The latencies of several processes as one."""
+    """Return the latencies of several processes as one."""
     found = Latencies()
     for text in encoded:
         found.add(text)

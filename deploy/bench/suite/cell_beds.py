@@ -1,6 +1,6 @@
-"""Places where cells run: a cluster that is started for them, or an existing one; with its topics and its outages.
+"""Beds of cells: the cluster or broker on which a cell runs, started for it or existing, with its topics and its outages.
 
-An outage kills the server that leads, and starts it again when the block ends.
+An outage kills the leading server, and starts it again at the end of the block.
 """
 
 import os
@@ -45,11 +45,11 @@ _DEAD_MEMBERS: Final = {
     "group.consumer.session.timeout.ms": 6000, "group.consumer.min.session.timeout.ms": 6000,
     "group.consumer.heartbeat.interval.ms": 1000, "group.consumer.min.heartbeat.interval.ms": 1000,
 }  # fmt: skip
-"""Members of the new group protocol count as dead as soon as those of the classic one: there the broker decides."""
+"""Give members of the new group protocol the session timeout of the classic one; in the new one the broker sets it."""
 _DELETED_SOON: Final = {"log.segment.delete.delay.ms": 1000}
-"""The files of a removed topic are gone a second later instead of a minute, so that the disk holds one large run at a time."""
+"""Delete the files of a removed topic after a second instead of a minute, so that the disk has one large run at a time."""
 _BOTH_COMPILERS: Final = ("-XX:TieredStopAtLevel=4",)
-"""An embedded Kafka does without Java's second compiler, to start sooner; a warm broker then needs more CPU for each request."""
+"""Use both compilers of Java. An embedded Kafka uses only the first one to start sooner, but then needs more CPU per request."""
 ELECTION_SECONDS: Final = 60.0
 _POLL_SECONDS: Final = 0.2
 _Found = TypeVar("_Found", int, str)
@@ -57,7 +57,7 @@ _IS_CONTROLLER: Final = "kafka_controller_kafkacontroller_activecontrollercount"
 
 
 class LivePids(Mapping[str, int]):
-    """Process ids of servers as they are at each look: one that was killed and started again has another."""
+    """Process ids of servers, read at each look: a server that was killed and started again has a new one."""
 
     def __init__(self, processes: "Mapping[str, ServerProcess]") -> None:
         self._processes = processes
@@ -78,32 +78,32 @@ class LivePids(Mapping[str, int]):
 
 @dataclass(frozen=True)
 class CellBed:
-    """A Kafka that answers; `brokers` are process ids of its servers on this machine, by name."""
+    """A Kafka (or mosquitto) that answers; `brokers` are the process ids of its servers on this machine, by name."""
 
     kafka: KafkaSettings
     brokers: Mapping[str, int] = field(default_factory=dict)
     jmx_urls: Mapping[str, str] = field(default_factory=dict)
     folder: Path | None = None
     tool: Callable[..., list[str]] | None = None
-    """Returns the command line of one of Kafka's own tools, by its class and arguments."""
+    """Function that returns the command line of one of Kafka's own tools, by its class and arguments."""
     without_leader: Callable[[str], AbstractContextManager[int]] | None = None
-    """Kills the broker that leads partition 0 of a topic, and starts it again at the end of the block."""
+    """Context that kills the broker which leads partition 0 of a topic, and starts it again at the end of the block."""
     without: Mapping[str, Callable[[], AbstractContextManager[int]]] = field(default_factory=dict)
-    """Kills the active `controller` or the leading `zookeeper` in the same way."""
+    """The same for the active `controller` and the leading `zookeeper`, by these names."""
     pipeline: "Settings | None" = None
     """Settings of a whole pipeline that runs on the cluster."""
     running: "RunningPipeline | None" = None
-    """A whole pipeline that is made to fit each cell."""
+    """A whole pipeline that is adapted to each cell."""
     fit: Callable[[Parameters], None] | None = None
-    """Makes it what a cell wants, before that cell's runs."""
+    """Function that adapts the bed to a cell before its runs."""
     makes_topics: bool = True
-    """True if runs create topics, which are looked for afterwards."""
+    """True if runs create topics, so that the suite looks for remaining ones afterwards."""
     mqtt: MqttAddress | None = None
     """Address of a mosquitto that runs in place of Kafka."""
 
 
 class RunTopics:
-    """Names of the topics of one run: all begin with the prefix and a random text, so that none is anybody else's."""
+    """Names of the topics of one run. All begin with the prefix and a random text, so that they are the run's own."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
@@ -116,7 +116,7 @@ class RunTopics:
         return f"{self._start}{self._count}{'-' if ending else ''}{ending}"
 
     def sweep(self) -> list[str]:
-        """Delete those of this run that are left, such as after an interrupt; the names of those that Kafka kept."""
+        """Delete remaining topics of this run, such as after an interrupt; return the names of those that Kafka kept."""
         from ingest.topics.admin import admin_client, partition_counts
         from ingest.topics.setup import delete_topic
 
@@ -139,10 +139,10 @@ class RunTopics:
 
 @contextmanager
 def cluster_bed(target: ScenarioTarget) -> Iterator[CellBed]:
-    """Start a cluster in a temporary folder; it is ended and removed afterwards.
+    """Yield a cluster in a temporary folder; it is stopped and removed afterwards.
 
     Raises:
-        UnavailableError: it does not start, or this machine cannot have such a cluster.
+        UnavailableError: it does not start, or this machine cannot run such a cluster.
     """
     from deploy.testbed.cluster import open_cluster
 
@@ -179,17 +179,20 @@ def _properties(target: ScenarioTarget) -> dict[str, str | int]:
 
 
 def _threads() -> dict[str, int]:
-    """A broker's threads by the cores here: with two network threads on two cores a request costs a fifth more CPU."""
+    """Return a broker's numbers of threads for the cores of this machine.
+
+    With two network threads on two cores, a request needs a fifth more CPU.
+    """
     cores = os.cpu_count() or 1
     return {"num.network.threads": max(1, cores // 2), "num.io.threads": max(2, cores)}
 
 
 @contextmanager
 def mosquitto_bed(target: ScenarioTarget) -> Iterator[CellBed]:
-    """Start a mosquitto in a temporary folder; it is ended and removed afterwards.
+    """Yield a mosquitto in a temporary folder; it is stopped and removed afterwards.
 
     Raises:
-        UnavailableError: it does not start, or it is not on this machine.
+        UnavailableError: it does not start, or this machine does not have it.
     """
     with ExitStack() as parts:
         folder = parts.enter_context(own_folder())
@@ -199,10 +202,10 @@ def mosquitto_bed(target: ScenarioTarget) -> Iterator[CellBed]:
 
 @contextmanager
 def existing_bed(kafka: KafkaSettings, jmx_urls: Mapping[str, str]) -> Iterator[CellBed]:
-    """An existing cluster; nothing is started or ended. `jmx_urls` are its brokers' JMX agents, if it has any.
+    """Yield an existing cluster, which is never started or stopped here. `jmx_urls` are its brokers' JMX agents, if any.
 
     Raises:
-        MissingRightError: this user lacks a right; the text says which. Asked beforehand with a topic of one partition.
+        MissingRightError: this user lacks a right; the text says which. A topic of one partition is made for this check.
         RetryableError: Kafka does not answer.
     """
     check_rights(kafka)
@@ -210,7 +213,7 @@ def existing_bed(kafka: KafkaSettings, jmx_urls: Mapping[str, str]) -> Iterator[
 
 
 def check_rights(kafka: KafkaSettings) -> None:
-    """Make a topic, ask what this user may do with it and with a group of its name, remove it.
+    """Check the rights of this user on topics and groups of runs: make a topic, ask Kafka, and remove the topic.
 
     Raises:
         MissingRightError: a right is missing.
@@ -252,7 +255,7 @@ def _without_rights(kafka: KafkaSettings, of_topics: Sequence[str], of_groups: S
 
 @contextmanager
 def without_leader(cluster: "KafkaCluster", topic: str) -> Iterator[int]:
-    """Without the broker that leads partition 0 of a topic; the value is the time of the kill in microseconds since 1970."""
+    """Kill the broker that leads partition 0 of a topic, for the time of the block; yields the time of the kill (epoch µs)."""
     from ingest.topics.overview import topic_overviews
 
     (sight,) = topic_overviews(cluster.settings, lambda name: name == topic, with_times=False)
@@ -262,10 +265,10 @@ def without_leader(cluster: "KafkaCluster", topic: str) -> Iterator[int]:
 
 @contextmanager
 def without_controller(cluster: "KafkaCluster") -> Iterator[int]:
-    """Without the broker that is the active controller, in KRaft the leader of the quorum; the value is as above.
+    """Kill the active controller (in KRaft the leader of the quorum) for the time of the block; yields the time as above.
 
     Raises:
-        UnavailableError: none is known.
+        UnavailableError: no active controller was found within 60 s.
     """
     with _without(cluster, _await(lambda: active_controller(cluster), "active controller")) as killed_us:
         yield killed_us
@@ -273,10 +276,10 @@ def without_controller(cluster: "KafkaCluster") -> Iterator[int]:
 
 @contextmanager
 def without_zookeeper(cluster: "KafkaCluster") -> Iterator[int]:
-    """Without the ZooKeeper that leads the ensemble; the value is as above.
+    """Kill the leader of the ZooKeepers for the time of the block; yields the time as above.
 
     Raises:
-        UnavailableError: there is none.
+        UnavailableError: no leader was found within 60 s.
     """
 
     def leader() -> str | None:
@@ -288,7 +291,7 @@ def without_zookeeper(cluster: "KafkaCluster") -> Iterator[int]:
 
 
 def active_controller(cluster: "KafkaCluster") -> int | None:
-    """Number of the one node that says so; None in the middle of an election."""
+    """Return the number of the active controller by JMX; None during an election, or without JMX."""
     found = []
     for node in cluster.nodes:
         seen = scrape(node.jmx_url, timeout_seconds=5.0) if node.jmx_url and node.alive else None

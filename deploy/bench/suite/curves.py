@@ -1,7 +1,7 @@
-"""Curves of a result: cells that differ in one parameter alone, each figure over it with its slope and its bend.
+"""Curves of a result: figures over one parameter, for cells that differ only in it, with the slope and bend of each curve.
 
-The slope is that of a line on logarithmic scales, where a power of x is straight: slope 0 is a figure that does not grow, slope 1
-one that doubles with x.
+The slope is that of a line on logarithmic scales, on which a power of x is straight. A figure with slope 0 does not grow; one
+with slope 1 doubles when x doubles.
 """
 
 import math
@@ -16,9 +16,9 @@ from deploy.bench.suite.spread import LEAST_SPREAD
 __all__ = ["Trend", "TrendPoint", "curves_of", "trend_of", "trend_text"]
 
 LEAST_POINTS: Final = 3
-"""Two points always lie on a line, so they cannot show a bend."""
+"""Least points of a curve: two points always lie on a line and show no bend."""
 BEYOND: Final = 2.0
-"""A point bends the line where it lies so many times the spread away from it."""
+"""Distance from the line, as a multiple of the spread, from which a point is a bend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +33,13 @@ class TrendPoint:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """A line through the points before the bend; through all where none bends.
+    """A line through the points before the bend, or through all points without a bend.
 
     Attributes:
-        slope: of that line on logarithmic scales; `2 ** slope` is the factor for a doubled x.
-        error: how far the spread of the points lets the slope be wrong, as a standard error.
-        bend: the first x whose y lies beyond the spread of the line; None where none does.
-        slope_after: of the line from the last point before the bend to the end.
+        slope: slope of the line on logarithmic scales; y grows by the factor `2 ** slope` when x doubles.
+        error: standard error of the slope, from the spread of the points.
+        bend: first x whose y is outside of the spread of the line; None without a bend.
+        slope_after: slope of the line from the last point before the bend to the end; None without a bend.
     """
 
     slope: float
@@ -49,13 +49,13 @@ class Trend:
 
     @property
     def is_flat(self) -> bool:
-        """True if the error of the slope explains it."""
+        """True if the slope may be 0 within its error."""
         return abs(self.slope) <= BEYOND * self.error
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A weighted least-squares line; `scale` is above 1 where its points scatter more than their repeats do."""
+    """A weighted least-squares line; `scale` is above 1 if its points scatter more than their repeats."""
 
     middle: tuple[float, float]
     slope: float
@@ -76,13 +76,13 @@ class _Line:
 
 
 def trend_of(points: Sequence[TrendPoint]) -> Trend | None:
-    """Follow the line from the first point until one lies beyond it.
+    """Fit the line from the first point on, until a point is outside of its spread.
 
     Args:
-        points: with different x, in any order.
+        points: points with different x, in any order.
 
     Returns:
-        None of fewer than three points, and where an x or a y has no logarithm (is not above 0).
+        The trend; None for less than three points, and if an x or y is not above 0, so that it has no logarithm.
     """
     if len(points) < LEAST_POINTS or any(point.x <= 0 or point.y <= 0 for point in points):
         return None
@@ -97,7 +97,7 @@ def trend_of(points: Sequence[TrendPoint]) -> Trend | None:
 
 
 def trend_text(trend: Trend) -> str:
-    """Such as `x 1.02 per doubling (slope 0.03 ± 0.05: flat); bends at 3,000, from there x 2.6 per doubling`."""
+    """Return text such as `x 1.02 per doubling (slope 0.03 ± 0.05: flat); bends at 3,000, from there x 2.6 per doubling`."""
     flat = ": flat" if trend.is_flat else ""
     text = f"x {2**trend.slope:.3g} per doubling (slope {trend.slope:.2g} ± {BEYOND * trend.error:.2g}{flat})"
     if trend.bend is None or trend.slope_after is None:
@@ -108,7 +108,7 @@ def trend_text(trend: Trend) -> str:
 
 
 def _place(point: TrendPoint) -> tuple[float, float, float]:
-    """Logarithms of x and y, and the spread of y's; repeats that happen to agree would differ the next time."""
+    """Return the logarithms of x and y, and the spread of y. Repeats that agree by chance still get a small spread."""
     low, high = (value if value > 0 else point.y for value in (point.low, point.high))
     return math.log(point.x), math.log(point.y), max(LEAST_SPREAD, abs(math.log(high / low)) / 2)
 
@@ -137,13 +137,13 @@ def curves_of(curves: Sequence[Curve], cells: Sequence[Mapping[str, Any]]) -> li
     """Return the curves with at least three points, by axis, then by figure.
 
     Args:
-        curves: the axes and figures that a scenario names.
+        curves: axes and figures that a scenario names.
         cells: rows of the result.
 
     Returns:
-        Each `{axis, figure, follows, where, points: [[x, median, min, max]], slope, slope_error, bend, slope_after, says}`;
-        `where` has the parameters of those cells in which other curves over the same axis differ. The slope is None where a
-        value has no logarithm.
+        A dict per curve: `{axis, figure, follows, where, points: [[x, median, min, max]], slope, slope_error, bend,
+        slope_after, says}`. `where` has the parameters of its cells that differ from those of other curves over the same axis.
+        The slope is None if a value has no logarithm.
     """
     return [one for curve in curves for figure in curve.figures for one in _curves(curve, figure, cells)]
 
@@ -174,7 +174,7 @@ def _curve(curve: Curve, figure: str, group: Mapping[float, Mapping[str, Any]], 
     points = [TrendPoint(x, each["median"], each["min"], each["max"]) for x, each in spreads.items()]
     trend = trend_of(points)
     single = any(len(each["runs"]) == 1 for each in spreads.values())
-    # The spread of one run is not known, only that there is one.
+    # The spread of a single run is unknown, but not 0.
     doubt = "; one run each, so this may be chance" if single and trend is not None and trend.bend is not None else ""
     return {
         "axis": curve.axis,

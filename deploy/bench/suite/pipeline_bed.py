@@ -1,6 +1,6 @@
-"""A whole pipeline for cells, and its cells: devices publish over MQTT, and the clock stops at the queryable row.
+"""Bed and cells of a whole pipeline: devices publish over MQTT, and the clock stops when the row is queryable.
 
-The pipeline starts again where a cell wants other partitions. Its fleet and its table exist before the clock starts.
+The pipeline restarts if a cell wants another number of partitions. Its fleet and its table exist before the clock starts.
 """
 
 import secrets
@@ -32,12 +32,12 @@ __all__ = ["RunningPipeline", "pipeline_bed", "pipeline_cell"]
 
 _PORT_OFFSET: Final = 2000
 WARM_UP_RATE: Final = 1000.0
-"""Messages a second of the load after a start: Java compiles code that is used often, so the first minutes are slower."""
+"""Messages per second of the load after a start: the first minutes are slower, until Java has compiled the hot code."""
 INTRODUCE_RATE: Final = 4000.0
-"""Messages a second by which devices that have never spoken speak once."""
+"""Messages per second while each new device sends its first message."""
 GIVE_UP_SECONDS: Final = 120.0
 _RATE: Final = 1000.0
-"""Messages a second where a cell names none: an open loop needs one."""
+"""Messages per second if a cell names no rate: an open loop needs one."""
 _FIGURES: Final = (
     "p50_ms", "p95_ms", "p99_ms", "rows", "commits", "lost", "unacknowledged", "messages_per_second", "backlog_at_end",
     "drain_seconds", "delay_growth_ms_per_second",
@@ -45,11 +45,11 @@ _FIGURES: Final = (
 
 
 class RunningPipeline:
-    """An embedded run, at most one at a time, that fits the cell which is measured.
+    """The embedded run for the present cell; at most one run exists at a time.
 
     Attributes:
         parts: process ids of the run.
-        settings: of the run, as devices use it; None before the first cell.
+        settings: settings of the run; None before the first cell.
     """
 
     def __init__(self) -> None:
@@ -59,14 +59,14 @@ class RunningPipeline:
         self._name, self._introduced = "", set[int]()
 
     def fleet(self, devices: int) -> str:
-        """Begin of the names of a fleet of so many devices: the same in each repeat, as real devices stay."""
+        """Return the prefix of the names of a fleet of this size; each repeat uses the same one, as real devices stay."""
         return f"{self._name}-{devices}"
 
     def fit(self, work: Parameters) -> None:
-        """Make the run what a cell wants, before the clock starts.
+        """Adapt the run to a cell before the clock starts: partitions, known devices, and rows of the table.
 
         Raises:
-            FatalError: it does not start, a device does not get through, or the table is larger than the cell wants.
+            FatalError: the run does not start, or a device has no row after its first message.
         """
         if self.settings is None or work.partitions != self._partitions or work.table_rows < self._table_rows:
             self.close()
@@ -78,7 +78,7 @@ class RunningPipeline:
             self._table_rows = work.table_rows
 
     def close(self) -> None:
-        """Stop and remove what runs."""
+        """Stop the run and remove its folder."""
         self.settings, self.parts.folder = None, None
         self._table_rows = 0
         self._introduced.clear()
@@ -98,7 +98,7 @@ class RunningPipeline:
         return settings
 
     def _introduce(self, settings: Settings, devices: int) -> None:
-        """Let each device speak once: its session, its identities and its row of `devices` exist before the clock starts."""
+        """Let each device send one message: its session, identities and row in `devices` then exist before the clock starts."""
         count = RowCount(boot=int(time.time() * 1000))
         plan = load_plan(
             settings.mqtt, count.boot, rate=INTRODUCE_RATE, messages=devices, devices=devices, fleet=self.fleet(devices)
@@ -114,9 +114,9 @@ class RunningPipeline:
 
 @contextmanager
 def pipeline_bed() -> Iterator[CellBed]:
-    """Embedded runs without the simulated fleet, in temporary folders; stopped and removed afterwards.
+    """Yield a bed of embedded runs in temporary folders, without the simulated fleet. It is stopped and removed afterwards.
 
-    The run starts with the first cell.
+    The first cell starts the run.
     """
     pipeline = RunningPipeline()
     try:
@@ -129,16 +129,16 @@ def pipeline_bed() -> Iterator[CellBed]:
 
 
 def pipeline_cell(workload: Parameters, bed: CellBed) -> dict[str, Any]:
-    """One run: `messages` at `rate` after `warmup_messages` that do not count.
+    """Run one cell: `messages` at `rate`, after `warmup_messages` that do not count.
 
     Returns:
-        `p50_ms`, `p95_ms`, `p99_ms` from due to queryable, `commit_p50_ms` to committed; `rows`, `commits`, `lost`,
-        `unacknowledged`; how far it fell behind, see `backlog_figures`; processor time and memory of each part with all its
-        processes, warm-up included, see `cost_figures`. Next to a grown table also what a reader meets. Under `limit` the part
-        that kept the processors busy.
+        `p50_ms`, `p95_ms`, `p99_ms` from due to queryable, and `commit_p50_ms` from due to committed; `rows`, `commits`,
+        `lost`, `unacknowledged`; the backlog (see `schedule_delay_figures`); processor time and memory of each part with all
+        its processes, including the warm-up (see `cost_figures`). With a grown table also figures of its readers. `limit` is
+        the part that kept the processors busy.
 
     Raises:
-        FatalError: the cell runs where there is no pipeline, or no row came.
+        FatalError: the bed has no pipeline, or no row arrived.
     """
     pipeline = bed.running
     if pipeline is None or pipeline.settings is None:

@@ -1,6 +1,6 @@
-"""Runs scenarios cell by cell: targets in turn, repeats of each cell, what was measured kept whatever happens.
+"""Run of a scenario, target by target and cell by cell, with repeats. Errors and interrupts keep what was measured before.
 
-Source of a measured figure: the git revision of the checkout, and whether it had changes.
+The result names its source: the git revision of the checkout, and whether it had changes.
 """
 
 import os
@@ -32,12 +32,12 @@ from ingest.kafka_settings import KafkaSettings
 __all__ = ["RunCell", "ScenarioPlan", "run_plan", "target_text"]
 
 _HELD: Final = 0.95
-"""Share of the wanted rate from which the rate is the limit: such a load could do more."""
+"""Share of the wanted rate from which the rate itself is the limit: the load could have done more."""
 _NO_FIGURES: Final = ("curves", "limit", "over_time")
 
 
 def revision(folder: Path = Path(__file__).parent) -> str:
-    """Such as `1a2b3c4d5e6f`, with `-dirty` where files differ from it; empty for an installed wheel."""
+    """Return the revision, such as `1a2b3c4d5e6f`, with `-dirty` if files differ from it; empty for an installed wheel."""
     try:
         commit = _git(folder, "rev-parse", "--short=12", "HEAD")
         return f"{commit}-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else commit
@@ -53,10 +53,10 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 class RunCell(Protocol):
-    """Sends and reads the messages of a cell once, by a topic of this name that it makes and removes.
+    """Load generator: it sends and reads the messages of a cell once, with a topic of this name that it makes and removes.
 
-    Its figures by name; under `curves` it may have lists of (percentile, milliseconds) by name, under `over_time` columns
-    `seconds`, `p50`, `p99` (milliseconds) by the same names, and under `limit` what kept the figures from being better, in words.
+    It returns figures by name. Optional entries are `curves`, lists of (percentile, milliseconds) by name; `over_time`, columns
+    `seconds`, `p50`, `p99` (milliseconds) by the same names; and `limit`, a text about what limited the figures.
     """
 
     def __call__(self, workload: Parameters, topic: str, bed: CellBed) -> Mapping[str, Any]:
@@ -64,7 +64,7 @@ class RunCell(Protocol):
 
 
 class RunPeer(Protocol):
-    """Runs the same load with Kafka's own tools; the names of its figures begin with `peer_`."""
+    """Load generator with Kafka's own tools, for the same load; the names of its figures begin with `peer_`."""
 
     def __call__(
         self, workload: Parameters, topic: str, kafka: KafkaSettings, tool: Callable[..., list[str]]
@@ -74,7 +74,7 @@ class RunPeer(Protocol):
 
 @dataclass(frozen=True)
 class ScenarioPlan:
-    """One scenario as it will run."""
+    """One scenario, its cells and the number of repeats."""
 
     name: str
     scenario: Scenario
@@ -83,11 +83,11 @@ class ScenarioPlan:
 
     @property
     def steps(self) -> int:
-        """Runs that count."""
+        """Number of measured runs."""
         return len(self.cells) * self.repeats
 
     def by_target(self) -> Iterator[tuple[ScenarioTarget | None, list[Cell]]]:
-        """Targets in the order of the file, each with its cells."""
+        """Yield the targets in the order of the file, each with its cells."""
         for target in dict.fromkeys(cell.target for cell in self.cells):
             yield target, [cell for cell in self.cells if cell.target == target]
 
@@ -102,19 +102,19 @@ def run_plan(
     live: LiveFigures | None = None,
     doubt: str = "",
 ) -> dict[str, Any]:
-    """Measure one scenario; its result as `bench run --json` prints it.
+    """Measure one scenario; return its result as `bench run --json` prints it.
 
-    An interrupt ends the run: what was measured until then is in the result, which says `interrupted`. A cell or a target
-    that fails is in the result with the reason, and the others run.
+    An interrupt ends the run; the result has what was measured until then, and `interrupted`. If a cell or a target fails, the
+    result has the error, and the others run.
 
     Args:
         plan: scenario, cells and repeats.
-        open_bed: gives the Kafka of a target, and ends what it started with its block.
+        open_bed: opens the bed of a target; the end of the block stops what was started.
         run_cell: the load generator.
         progress: gets a step for each run.
-        run_peer: Kafka's own tools, where the scenario wants them next to its figures.
-        live: gets what is known while it runs.
-        doubt: why the figures prove nothing, as `resources.busy_before` says; empty where they do.
+        run_peer: Kafka's own tools, if the scenario compares them.
+        live: gets the figures during the run.
+        doubt: why the figures are not valid (see `resources.busy_before`); empty if they are.
     """
     machine, interrupted = hardware(), False
     course = _Course(plan, run_cell, run_peer, progress, live or LiveFigures(), doubt)
@@ -150,7 +150,7 @@ def run_plan(
 
 
 class _Course:
-    """One scenario while it runs, and what is known of it so far."""
+    """One scenario while it runs, and its figures so far."""
 
     def __init__(
         self,
@@ -176,7 +176,7 @@ class _Course:
         cells: Sequence[Cell],
         open_bed: Callable[[ScenarioTarget | None], AbstractContextManager[CellBed]],
     ) -> None:
-        """Run a target's cells one after the other; if it does not start, each of them has the reason."""
+        """Run a target's cells one after the other. If the target does not start, each cell gets the error."""
         before = len(self.measured)
         self._progress.tell(f"{self._plan.name}: {target_text(target)}")
         try:
@@ -233,7 +233,7 @@ class _Course:
         run_peer: Callable[[Parameters], Mapping[str, float]],
         sampler: ResourceSampler,
     ) -> None:
-        """All repeats of one cell; what an interrupted cell has is kept."""
+        """Run all repeats of one cell; an interrupted cell keeps its finished repeats."""
         own: list[dict[str, float]] = []
         runs: list[dict[str, float]] = []
         plots: list[Mapping[str, Any]] = []
@@ -275,7 +275,7 @@ class _Course:
                 if lost := found[-1].get("peer_c_lost", 0):
                     loss = UnavailableError(f"it lost {lost:,.6g} records, so the rate of that run is left out")
                     self._fault(f"{where}, C client", loss)
-        except Exception as error:  # a fault of the tools is none of the cell
+        except Exception as error:  # an error of the tools is not an error of the cell
             self._fault(f"{where}, Kafka's own tools", error)
         return found
 
@@ -333,7 +333,7 @@ def _text(error: Exception) -> str:
 
 
 def _server_versions(plan: ScenarioPlan) -> dict[str, str]:
-    """Return the versions of the servers that a scenario starts; another cluster's version is not known."""
+    """Return the versions of the servers that a scenario starts; the version of an existing cluster is unknown."""
     targets = [cell.target for cell in plan.cells if cell.target is not None]
     modes = {target.metadata for target in targets if target.runs != "mosquitto"}
     jars = {"kraft": ("kafka", "kafka_2.13"), "zookeeper": ("zookeeper", "kafka-clients")}

@@ -1,7 +1,7 @@
-"""`BENCHMARKS.md`: text written by hand, and between two marks the tables of the newest results.
+"""Results in `BENCHMARKS.md`: the tables between its two marks; all other text is written by hand.
 
-Each goal of each scenario is a row of Markdown: cells met, missed and undecided, and the furthest miss. A section per scenario
-follows. All scenarios take many hours, so a call replaces the rows and sections of the scenarios that it has results of.
+Each goal of a scenario has a row: cells met, missed and undecided, and the furthest miss. A section per scenario follows. All
+scenarios together take many hours, so a call replaces only the rows and sections of the scenarios in its results.
 """
 
 import re
@@ -25,7 +25,7 @@ _HEADS: Final = ("scenario", "goal", "cells", "met", "missed", "undecided", "fur
 
 
 def render_standing(results: Sequence[Mapping[str, Any]]) -> str:
-    """A row per scenario and goal; a scenario without goals has one row."""
+    """Return a table with a row per scenario and goal; a scenario without goals has one row."""
     return "\n".join(markdown_table(_HEADS, [row for result in results for row in _rows(result)]))
 
 
@@ -48,7 +48,7 @@ def _rows(result: Mapping[str, Any]) -> Iterator[list[object]]:
 
 
 def _place(cell: Mapping[str, Any]) -> dict[str, Any]:
-    """The rule names the measure already."""
+    """Return the cell without its measure, which the rule names already."""
     return {name: value for name, value in cell.items() if name != "measure"}
 
 
@@ -79,12 +79,12 @@ def _versions(lines: Sequence[str]) -> dict[str, str]:
 
 
 def fill_file(file: Path, results: Sequence[Mapping[str, Any]]) -> None:
-    """Put the tables between the marks of a file; a missing file is made.
+    """Put the tables between the marks of a file; a missing file is created.
 
-    Other text of the file stays as it is, and so do the rows and sections of scenarios without a result.
+    All other text of the file stays, and so do rows and sections of scenarios without a result.
 
     Raises:
-        ConfigError: the file has no such marks, or cannot be read or written.
+        ConfigError: the file does not have the marks, or cannot be read or written.
     """
     try:
         text = file.read_text("utf-8") if file.exists() else f"# Benchmarks\n\n{BEGIN}\n{END}\n"

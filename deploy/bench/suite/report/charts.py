@@ -1,4 +1,4 @@
-"""Data of the report's charts in uPlot's form: baselines and peers next to Tidegate, growth, latency, and resources over time."""
+"""Data of the report's charts in uPlot's form: Tidegate next to baselines and peers, growth, latency, resources over time."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,23 +33,23 @@ _KINDS: Final = {
     "end_to_end": "due to consumed",
 }
 _FEW_LINES: Final = 8
-"""Cells up to this number are in one chart, whatever differs among them."""
+"""Most cells that share one chart, whatever parameters differ between them."""
 _LOG_RATIO: Final = 30.0
-"""Ratio of the largest value to the smallest from which a linear scale would hide the small ones."""
+"""Ratio of the largest to the smallest value from which a chart has a logarithmic scale."""
 
 Cell = Mapping[str, Any]
 Line = Mapping[float, float | None]
 
 
 def charts_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Each `{group, title, kind, names, data}`; `data` begins with the x values. Charts of one group follow each other."""
+    """Return all charts as `{group, title, kind, names, data}`, sorted by group; `data` begins with the x values."""
     growth = ({"group": "Growth", **chart} for chart in growth_charts(result.get("curves", ())))
     used = (chart for one in result["resources"] for chart in _resources(one))
     return [*_beside(result), *growth, *latency_charts(result["cells"]), *used]
 
 
 def _beside(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Bars of baselines, other clients and Tidegate, a chart for each figure and target that has them."""
+    """Yield a chart with bars of baselines, other clients and Tidegate for each figure and target that has them."""
     cells, names = result["cells"], differing_parameters(result["cells"])
     of_target = [name for name in names if name in ScenarioTarget.model_fields]
     places: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
@@ -64,7 +64,7 @@ def _beside(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _bars(figure: str, cells: Sequence[Mapping[str, Any]], baselines: Mapping[str, Any]) -> dict[str, Any]:
-    """Cells next to each other, each with its bars and a gap; a series has values at its own places alone."""
+    """Return bars of cells next to each other, with a gap after each cell; each series has its own place in a cell."""
     series: dict[str, list[float | None]] = {
         baselines[name]["title"]: [cell["baselines"].get(name, {}).get(figure) for cell in cells] for name in baselines
     }
@@ -118,7 +118,7 @@ def _resources(one: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def latency_charts(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     """Return the latency charts by percentile and over time, a line per cell."""
-    # Cells that only differ in what is judged come from the same runs.
+    # Cells that differ only in their measure come from the same runs.
     runs = list(
         {tuple((name, cell.get(name)) for name in differing_parameters(cells)): cell for cell in cells}.values()
     )
@@ -145,7 +145,7 @@ def _charts(kind: str, cells: Sequence[Cell], everything: Sequence[Cell]) -> Ite
 
 
 def _over_time(what: str, courses: Mapping[str, Mapping[str, Sequence[float | None]]]) -> Iterator[dict[str, Any]]:
-    """Both percentiles in one chart where that has few lines."""
+    """Yield both percentiles in one chart if it has few lines, else a chart for each."""
     together = [("p99", "p50")] if 2 * len(courses) <= _FEW_LINES else [("p99",), ("p50",)]
     for percentiles in together if courses else ():
         lines = {
@@ -163,7 +163,7 @@ def _line(course: Mapping[str, Sequence[float | None]], percentile: str) -> Line
 
 
 def _divided(cells: Sequence[Cell]) -> Iterable[Sequence[Cell]]:
-    """All in one chart where they are few; else by target or by workload, whatever makes fewer charts."""
+    """Return few cells as one group; more by target or by workload, whichever gives fewer charts."""
     if len(cells) <= _FEW_LINES:
         return [cells] if cells else []
     names = differing_parameters(cells)
@@ -194,5 +194,5 @@ def _chart(group: str, title: str, kind: str, lines: Mapping[str, Line]) -> dict
 
 
 def _nines(percentile: float) -> float:
-    """50 is 0.3, 99 is 2, 99.9 is 3; 100, the highest, is drawn at 5: so the tail has as much room as the middle."""
+    """Return the place on the x axis, so that the tail has as much room as the middle: 50 is at 0.3, 99 at 2, 99.9 at 3, 100 at 5."""
     return 5.0 if percentile >= 100 else round(-math.log10(1 - percentile / 100), 4)
