@@ -1,20 +1,16 @@
-"""Lands one micro-batch: `readings`, then `dead_letters` where the batch has any. Exactly once.
+"""Landing of one micro-batch, exactly once: `readings`, then `dead_letters` if the batch has any.
 
-A batch is written, looked at, committed (lakehouse/append.py). What must not be there twice is kept out by two means:
-- by origin: each table's newest commit says at which Kafka offsets it ended; a batch that begins before that (replayed
-  after a crash, or by a new checkpoint) has those records filtered out, table by table;
-- by identity: rows whose (message_id, device, metric, index) is stored, because the gateway received a message twice; and
-  rows of a retained message whose topic and payload are stored, because the broker replays it (streaming/replay_filter.py).
+A batch is written, read back and committed (lakehouse/append.py). Two filters keep every row from being stored twice:
+- by origin: the newest commit of each table names the Kafka offsets at which it ended. If a batch begins before them (after a
+  crash, or with a new checkpoint), the records before them are left out, table by table;
+- by identity: rows whose (message_id, device, metric, index) is stored are left out, because the gateway received a message
+  twice; and rows of a retained message whose topic and payload are stored, because the broker replays it
+  (streaming/replay_filter.py).
 
-Records that lose readings as copies are rows of `duplicates`. A copy that says something else than what is stored, or that
-could not be compared, is a dead letter. Only the batch that drops them can tell, so that batch commits `dead_letters` and
-`duplicates` before `readings`: killed in between, it is run again with both in place. The second run drops the same copies;
-what it thinks of them is filtered out with its other dead letters, so what the first run rejected stays rejected.
-
-A selection of columns that is the same in every batch but for one: its words are handed to the JVM once.
-
-PySpark hands each column over by several calls, and each step of a chain has the whole plan analysed again; a small batch paid
-more for that than for its rows.
+Records that lose readings as copies are rows of `duplicates`. A copy with other content than the stored row, or one that cannot
+be compared, is a dead letter. Only the batch that drops the copies knows this, so it commits `dead_letters` and `duplicates`
+before `readings`. After a kill in between, it runs again and drops the same copies. Its dead letters are already committed and
+left out by their origin, so what the first run rejected stays rejected.
 """
 
 import time
@@ -60,15 +56,19 @@ if TYPE_CHECKING:
 __all__ = ["Landing"]
 
 SMALL_BATCH_RECORDS: Final = 50_000
-"""Records up to which one task writes one file: a second task costs a small batch more than it saves."""
+"""Up to this number of records one task writes one file: a second task would cost a small batch more time than it saves."""
 _READ_BACK: Final = (*KEY_COLUMNS, "event_time", "received_at", "kafka_time", "gateway", "retained")
 
 
 class Projection:
-    """`where`, `selectExpr` and `coalesce` on a frame. Not thread-safe: the landing's batch calls it."""
+    """`where`, `selectExpr` and `coalesce` on a frame, with the same columns in every batch except the last one.
+
+    The columns go to the JVM once. PySpark would pass each column with several calls in every batch, and analyse the whole plan
+    again after each step, which costs a small batch more time than its rows. Not thread-safe: only the landing's batch calls it.
+    """
 
     def __init__(self, spark: SparkSession, condition: str, columns: Sequence[str]) -> None:
-        """The rows that meet the condition, these columns (SQL expressions), and one more that changes."""
+        """Select the rows that meet the condition, these columns (SQL expressions), and one more that changes."""
         jvm: Any = spark._jvm
         self._condition = condition
         self._words: Any = jvm.java.util.ArrayList()
@@ -78,7 +78,7 @@ class Projection:
         self._to_seq: Any = jvm.org.apache.spark.api.python.PythonUtils.toSeq
 
     def __call__(self, rows: DataFrame, changing: str, *, partitions: int) -> DataFrame:
-        """The rows with `changing` as their last column, in at most so many partitions, none of them cut."""
+        """Return the selected rows with the SQL expression `changing` as last column, in at most this many whole partitions."""
         self._words.set(self._place, changing)
         selected: Any = rows._jdf
         selected = selected.filter(self._condition).selectExpr(self._to_seq(self._words))
@@ -114,19 +114,19 @@ class Landing(BatchRunner):
         marker: Marker,
         fsync: bool,
     ) -> None:
-        """Create a landing that goes on from the tables' state.
+        """Create a landing that continues from the state of the tables.
 
         Args:
             spark: the session.
-            root: where the tables are.
-            checkpoint: of the query.
-            seen: the identities that are stored.
+            root: root of the tables.
+            checkpoint: checkpoint of the query.
+            seen: the stored identities.
             progress: receives the events of the landing.
             mirror: receives the stored offsets after each batch.
-            marks: the newest of each table.
-            topics: the two.
-            marker: makes the marks of the commits to come.
-            fsync: each commit is on the disk when it returns.
+            marks: the newest mark of each table.
+            topics: names of the landed topics.
+            marker: makes the marks of the next commits.
+            fsync: True if each commit must be on the disk when it returns.
         """
         super().__init__()
         self.app = ""
@@ -140,7 +140,7 @@ class Landing(BatchRunner):
         self._spark, self._root, self._topics = spark, root, topics
         self._rows = Projection(spark, IS_READING, LANDED_COLUMNS)
         self._parallelism = spark.sparkContext.defaultParallelism
-        # Learning a batch's identities can run during the next batch's Spark job.
+        # The identities of a batch are learned while the Spark job of the next batch runs.
         self._worker = ThreadPoolExecutor(1, "seen")
         self._contents, self._replays = DuplicateComparator(make_lookup(root)), ReplayFilter(make_replay_lookup(root))
         self._learning: Future[None] | None = self._worker.submit(load_recent, root, self._contents)
@@ -162,7 +162,7 @@ class Landing(BatchRunner):
         self._marker.begin(starts, ends)
         with _held(rows, hold=bool(batch.count(self._topics.dead_letters))):
             self._land_tables(batch)
-        # Each batch with records leaves a mark: a checkpoint past every mark says that commits are gone.
+        # Each batch with records leaves a mark. So a checkpoint past every mark shows that commits were lost.
         if has_records(self._marked, ends):
             with self._readings.begin() as append:
                 self._commit(append, batch, "readings", 0, time.perf_counter())
@@ -179,7 +179,7 @@ class Landing(BatchRunner):
             self._land_dead_letters(batch, [])
 
     def _land_readings(self, batch: _Batch) -> tuple[int, bool]:
-        """Number of records that held readings, and whether the batch's dead letters are committed already."""
+        """Land the readings; return the number of their records, and whether the batch's dead letters are committed already."""
         began = time.perf_counter()
         unlanded, files = self._unlanded(batch, "readings"), self._file_count(batch)
         with self._readings.begin() as append:
@@ -210,7 +210,7 @@ class Landing(BatchRunner):
         return held, refused
 
     def _copies(self, batch: _Batch, append: Append, written: "pa.Table") -> "pa.Table":
-        """The rows that are stored already: row, partition, offset, position, replayed."""
+        """Return the written rows that are stored already: row, partition, offset, position, replayed."""
         import pyarrow.compute as pc
 
         copies = self._seen.duplicates(written.select(KEY_COLUMNS))
@@ -231,7 +231,7 @@ class Landing(BatchRunner):
         self._contents.remember(read_columns(self._readings.uri, paths, COMPARED_COLUMNS))
 
     def _refuse_conflicts(self, batch: _Batch, append: Append, copies: "pa.Table", follows: tuple[str, ...]) -> bool:
-        """Commit the batch's dead letters now if a copy is not equal to what is stored; returns whether one is not."""
+        """Commit the batch's dead letters now if a copy differs from the stored row; return whether one does."""
         refused, unchecked = self._contents.conflicts(append.read_back(COMPARED_COLUMNS), copies)
         conflicts = sum(each["reason"] == Reason.CONFLICTING_DUPLICATE for each in refused)
         self._progress.duplicates(copies.num_rows, conflicts=conflicts, unchecked=unchecked)
@@ -240,7 +240,7 @@ class Landing(BatchRunner):
         return bool(refused)
 
     def _count_copies(self, batch: _Batch, written: Append, copies: "pa.Table", follows: tuple[str, ...]) -> None:
-        """Commit to `duplicates` which records the copies are of, before `readings` has the batch without them."""
+        """Commit the records of the copies to `duplicates`, before `readings` gets the batch without them."""
         began = time.perf_counter()
         rows = duplicate_rows(written.read_back(COPIED_COLUMNS), copies, batch.began_at)
         rows = drop_landed_records(rows, self._topics.readings, self._behind(batch, "duplicates"))
@@ -266,7 +266,7 @@ class Landing(BatchRunner):
     def _commit(
         self, append: Append, batch: _Batch, table: str, rows: int, began: float, follows: tuple[str, ...] = ()
     ) -> None:
-        """`follows`: tables that this batch commits to after this one, with rows or without."""
+        """Commit to one table; `follows` are the tables to which this batch commits after it, even without rows."""
         versions = {each.table.name: each.version for each in (self._readings, self._dead_letters, self._duplicates)}
         further = beyond(batch.ends, self._done[table])
         mark = self._marker.mark(self.app, batch.number, batch.starts, batch.ends, versions, follows, further)
@@ -277,7 +277,7 @@ class Landing(BatchRunner):
         self._progress.committed(table, rows, time.perf_counter() - began)
 
     def _unlanded(self, batch: _Batch, table: str) -> DataFrame:
-        """The batch without the records that the table's own commits already cover; as it is where none are (the rule)."""
+        """Return the batch without the records that the table's commits already cover; usually there are none."""
         old = self._behind(batch, table)
         if not old:
             return batch.records
@@ -307,7 +307,7 @@ class Landing(BatchRunner):
 
 @contextmanager
 def _held(records: DataFrame, *, hold: bool) -> Iterator[None]:
-    """Keep the records in memory meanwhile: a batch that feeds both tables is fetched from Kafka and parsed once."""
+    """Keep the records in memory while the block runs, so that a batch for both tables is fetched from Kafka and parsed once."""
     if hold:
         records.persist()
     try:
@@ -323,6 +323,6 @@ def _ends(mark: Mark | None) -> list[tuple[str, int, int]]:
 
 
 def _record_total(written: "pa.Table") -> int:
-    """Kafka records that these rows came from."""
+    """Return the number of Kafka records that these rows come from."""
     counted: Any = written.group_by(["partition", "offset"]).aggregate([])
     return int(counted.num_rows)

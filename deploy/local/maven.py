@@ -1,12 +1,10 @@
-"""Fetches exact jars from Maven with the Ivy that pyspark bundles: the code holds no address of a repository.
+"""Download of exact jars from Maven with the Ivy that pyspark bundles, through this machine's mirror, proxy and certificates.
 
-Ivy's own default repository is used, or a mirror: the environment's TIDEGATE_MAVEN_REPOSITORY, else the first mirror of
-`central` or `*` in ~/.m2/settings.xml.
+The code has no address of a repository. Ivy uses its default repository, or a mirror: TIDEGATE_MAVEN_REPOSITORY of the
+environment, else the first mirror of `central` or `*` in ~/.m2/settings.xml.
 
-Lets Java trust what this machine trusts: a Java that brings its own list knows no authority of a company's network.
-
-pip reads the machine's list; the Java that fetches jars next to it must not fail where pip works. Java reads no PEM, so
-the list is written in Java's own simple key store format (JKS, certificates only).
+Where pip works, Java must work too. But Java does not know the certificate authorities of a company's network, and it cannot
+read PEM files. So the machine's list is written in Java's simple key store format (JKS, certificates only).
 """
 
 import hashlib
@@ -32,33 +30,33 @@ _DEPENDENCY = '<dependency org={org} name={name} rev={rev} transitive="false" co
 
 NAMED_BY = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 USUAL_PLACES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem")
-# The word with which Java's format salts its checksum; any password fits when none is asked for.
+# Java's format salts its checksum with this text.
 _SALT = b"Mighty Aphrodite"
 PASSWORD = "changeit"  # noqa: S105 - Java's customary word; the file holds public certificates only
 
 
 def trust_options(folder: Path) -> list[str]:
-    """Return Java options that make it trust this machine's list; empty if there is no list or Java already has one."""
+    """Return Java options to trust this machine's list of certificates; empty without a list, or if Java already has one."""
     bundle = find_bundle()
     if bundle is None or "javax.net.ssl.trustStore" in os.environ.get("JAVA_TOOL_OPTIONS", ""):
         return []
     store = folder / "trusted.jks"
     try:
         write_key_store(bundle, store)
-    except (ssl.SSLError, OSError):  # An unreadable list: Java's own is then the better one.
+    except (ssl.SSLError, OSError):  # the list cannot be read: use Java's own one
         return []
     return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={PASSWORD}"]
 
 
 def find_bundle() -> Path | None:
-    """The file of trusted certificates: named by the environment as for pip, else where systems keep it."""
+    """Return the file of trusted certificates: the one that the environment names for pip, else the system's; None if missing."""
     places = [os.environ.get(name) for name in NAMED_BY]
     places += [ssl.get_default_verify_paths().cafile, *USUAL_PLACES]
     return next((Path(place) for place in places if place and Path(place).is_file()), None)
 
 
 def write_key_store(bundle: Path, store: Path) -> int:
-    """Write all certificates of a PEM file as a Java key store; returns how many."""
+    """Write all certificates of a PEM file to a Java key store; return their number."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(cafile=str(bundle))
     certificates = context.get_ca_certs(binary_form=True)
@@ -81,7 +79,7 @@ def _text(value: str) -> bytes:
 
 
 def find_mirror(home: Path) -> str | None:
-    """The repository address that this machine prescribes, None for Ivy's own default."""
+    """Return the repository address of this machine's mirror; None for Ivy's default."""
     if named := os.environ.get(MIRROR_VARIABLE):
         return named
     try:
@@ -98,7 +96,7 @@ def find_mirror(home: Path) -> str | None:
 def start_ivy(
     java: Java, ivy_jar: Path, workdir: Path, coordinates: Sequence[tuple[str, str, str]], mirror: str | None
 ) -> "subprocess.Popen[bytes]":
-    """Start Ivy: jars land in its cache under `workdir` (see `fetched_jar`), its words in `ivy.log` there."""
+    """Start Ivy. It puts the jars into its cache under `workdir` (see `fetched_jar`), and its log into `ivy.log` there."""
     workdir.mkdir(parents=True, exist_ok=True)
     (workdir / "ivy.xml").write_text(_module(coordinates), encoding="utf-8")
     (workdir / "ivysettings.xml").write_text(_settings(workdir, mirror), encoding="utf-8")
@@ -143,7 +141,7 @@ def _settings(workdir: Path, mirror: str | None) -> str:
 
 
 def _proxy_options() -> list[str]:
-    """Java does not read the proxy variables that pip reads."""
+    """Return Java options for the proxy variables of the environment, which Java does not read itself."""
     options = []
     for scheme in ("http", "https"):
         address = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY") or ""
@@ -159,20 +157,20 @@ def fetched_jar(workdir: Path, file_name: str) -> Path | None:
 
 
 def count_fetched(workdir: Path) -> tuple[int, int]:
-    """Return the number of complete jars, and the bytes of all including the one in progress."""
+    """Return the number of complete jars, and the bytes of all jars, including the one in progress."""
     sizes: list[int] = []
     whole = 0
     for path in (workdir / "cache").glob("*.jar*"):
         try:
             sizes.append(path.stat().st_size)
-        except OSError:  # Renamed in between: the next look counts it.
+        except OSError:  # renamed in between: the next look counts it
             continue
         whole += path.suffix == ".jar"
     return whole, sum(sizes)
 
 
 def failure_line(log: Path) -> str:
-    """The line of Ivy's log that says most about a failure."""
+    """Return the line of Ivy's log that explains a failure best."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
     telling = [line.strip() for line in lines if re.search(r"ERROR|Exception|not found|timed out|refused", line)]
     return telling[-1][:200] if telling else "Ivy ended without output"

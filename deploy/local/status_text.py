@@ -1,7 +1,4 @@
-"""The status as a page of a terminal, 80 columns wide: what the ops page says, in the same order.
-
-The hops of a reading one below the other, each where the one before it ends: where the time goes, at a glance.
-"""
+"""Text of `tidegate status` for a terminal, 80 columns wide: the content of the ops page in the same order."""
 
 import textwrap
 import time
@@ -30,7 +27,7 @@ INDENT: Final = 11
 SHOWN_SILENT: Final = 3
 BEHIND_SECONDS: Final = 60.0
 YOUNG_SECONDS: Final = 600.0
-"""A start alone spends the budget of a shorter window."""
+"""Below this age of a run, an empty budget needs no action: the start alone uses the budget of so short a time."""
 LATE_SECONDS: Final = 5.0
 SHOWN_REASONS: Final = 4
 SOON_DAYS: Final = 2.0
@@ -51,7 +48,7 @@ LABELS: Final = {
     "commit_to_queryable": "commit > query",
 }
 FIGURES: Final = 34
-"""Columns that label and figures take."""
+"""Columns of label and figures in the waterfall."""
 
 
 def _short(milliseconds: float | None) -> str:
@@ -62,7 +59,7 @@ def _short(milliseconds: float | None) -> str:
 
 
 def render_waterfall(hops: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
-    """A line per hop with its p50 and p95; the bars are the p50s, side by side."""
+    """Yield a line per hop with p50, p95 and a bar. Each bar is as long as the p50, and begins where the bar above it ends."""
     known = [hop for hop in hops if hop["p50"] is not None]
     if known:
         yield f"{'':<20}p50    p95"
@@ -77,12 +74,12 @@ def render_waterfall(hops: Sequence[Mapping[str, Any]], width: int) -> Iterator[
 
 
 def render_status(status: Status, *, colour: bool = False, height: int | None = None) -> str:
-    """Parts, figures, alerts, and what to do next; no colours unless asked for.
+    """Return parts, figures, alerts and the next step as text.
 
     Args:
-        status: as `read_status` gives it.
-        colour: states have terminal colours too.
-        height: lines that there is room for; then lines that need a person come first, and cut lines are counted.
+        status: result of `read_status`.
+        colour: use terminal colours for states.
+        height: most lines; with a limit, lines that need a person come first, and the last line counts the cut ones.
     """
     paint: Paint = _painted if colour else lambda text, kind: text
     line = CommandLine.of_dict(status.get("command") or {})
@@ -160,7 +157,7 @@ def _figures(status: Status, line: CommandLine) -> Iterator[str]:
 
 
 def _waits(status: Status, label: str = "") -> Iterator[str]:
-    """The percentiles are of readings that came back: one that does not is in none of them."""
+    """Yield lines about readings that have not come back: the percentiles do not include them."""
     wanted = status["slo"].get("freshness", {}).get("threshold_seconds") or LATE_SECONDS
     waited = status["canary"].get("oldest_wait_seconds") or 0.0
     if waited > wanted:
@@ -177,7 +174,7 @@ def _labelled(label: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _wrapped(words: Sequence[str], between: str) -> list[str]:
-    """Lines of whole words: a name with its figure is one of them."""
+    """Return lines of whole words; a name with its figure counts as one word."""
     lines: list[str] = []
     for word in words:
         if lines and len(lines[-1] + between + word) <= WIDTH - INDENT:
@@ -293,7 +290,7 @@ def _indented(text: str) -> list[str]:
 
 
 def _next(words: str) -> Iterator[str]:
-    """One thing to do."""
+    """Yield the lines of the next step."""
     yield from textwrap.wrap(words, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
 
 
@@ -314,7 +311,7 @@ def _step(status: Status) -> str:
 
 
 def _slow(status: Status) -> str | None:
-    """Return a step for what works, but too slowly: no alert fires about it yet, or none for so short a time."""
+    """Return a next step for something that works too slowly, while no alert fires about it; None if all is fast."""
     topic, behind = max(status["lag_seconds"].items(), key=lambda each: each[1] or 0.0, default=("", 0.0))
     if (behind or 0.0) > BEHIND_SECONDS:
         return f"Next: {topic} is {format_span(behind)} behind. Run `tidegate status --watch` to see whether the delay shrinks."

@@ -1,6 +1,6 @@
-"""The probe `certificates`: expiry of the certificates of the MQTT broker and of Kafka, checked rarely.
+"""The probe `certificates`: expiry of the TLS certificates of the MQTT broker and of Kafka, also of invalid certificates.
 
-Expiry of a TLS server's certificate, also of an invalid certificate.
+Each server is asked once an hour.
 """
 
 import socket

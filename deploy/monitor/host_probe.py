@@ -1,10 +1,8 @@
-"""Figures of the machine: CPUs, memory, and the disks that hold data, under node_exporter's names.
+"""The probe `host`: CPUs, memory and the disks with data, under node_exporter's names, and a forecast of when a disk is full.
 
-Forecast of the time until a disk is full, at the pace of the last hours.
-
-The pace is the median growth per hour, over all hours of the window. Within an hour the effects of maintenance even out: old
-files are deleted once an hour, and joins write existing data a second time. The median ignores single events, such as a copy of a
-large file or a large deletion, since they affect a minority of the hours.
+The forecast uses the median growth per hour over the last hours. Within an hour the effects of maintenance even out: old files
+are deleted once an hour, and joins write existing data a second time. The median ignores single events, such as a copy or a
+deletion of a large file, since they affect a minority of the hours.
 """
 
 import os
@@ -38,7 +36,7 @@ Used = Sequence[tuple[float, float]]
 
 
 class DiskForecast:
-    """Some hours of each disk's use."""
+    """Memory of each disk's use over the last hours."""
 
     def __init__(self) -> None:
         self._used: dict[str, deque[tuple[float, float]]] = {}

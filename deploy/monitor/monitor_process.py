@@ -1,7 +1,7 @@
 """The monitor's process: connects probes, look, alerts, snapshot and page, and ends within seconds of a signal.
 
-Besides the probes it reads what lies on this disk: the state that a supervisor writes next to the settings file, and the logs of
-tables. A log may have a hundred thousand files: it is listed once, and then only checked for the version after the newest one.
+It also reads two things from the local disk: the supervisor's state next to the settings file, and the newest versions of the
+tables. A table's log may have a hundred thousand files, so it is listed once, and then only checked for the next version.
 """
 
 import os
@@ -59,7 +59,7 @@ STALE_SECONDS: Final = 10.0
 
 
 class TablesOnDisk:
-    """Tables under one local root; an object store gives none, since each look would cost a request."""
+    """Tables under a local root and their newest versions. It finds none on an object store: each look would cost a request."""
 
     def __init__(self, root: str) -> None:
         self._root = to_path(root) if is_local(root) else None
@@ -256,7 +256,7 @@ class Monitor:
 
 
 class _Polls:
-    """Polls that run besides the look."""
+    """Polls with their own threads, besides the look."""
 
     def __init__(self, settings: Settings, ask_burning: Any) -> None:
         monitoring, tables = settings.monitoring, TablesOnDisk(settings.lake.root)

@@ -1,6 +1,6 @@
-"""Answers of the page, from the tables and from Kafka. A failure becomes one sentence and an HTTP status.
+"""Answers of the page from the tables and Kafka, and the redrive that a person starts there.
 
-Redrive of selected dead letters, started by a person on the page; one redrive at a time.
+An error becomes one sentence and an HTTP status. One redrive runs at a time.
 """
 
 import threading
@@ -24,7 +24,7 @@ class Redriver:
     """Runner of redrives that works like `tidegate dlq redrive`. `stop` ends a running redrive between two steps."""
 
     def __init__(self, newest: Callable[[], Settings], stop: threading.Event) -> None:
-        """`newest` returns the settings with the current routes."""
+        """Prepare redrives; `newest` returns the settings with the current routes."""
         self._newest, self._stop = newest, stop
         self._busy = threading.Lock()
 

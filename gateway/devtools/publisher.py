@@ -1,10 +1,7 @@
 """Publisher over MQTT at QoS 1 with a window, for simulated devices, the canary and the benchmarks.
 
-The gateway itself never publishes through this module.
-
-paho with a read buffer: one large receive instead of three small ones for every packet.
-
-Each receive is a system call that releases the interpreter's lock. These calls cost more than the packets.
+The gateway itself never publishes through this module. The client is paho with a read buffer: one large receive replaces three
+small ones per packet, because these system calls, which release the interpreter's lock, cost more than the packets.
 """
 
 import threading

@@ -1,12 +1,11 @@
-"""Probe of the MQTT broker from outside: whether it accepts a client and answers, and its figures under `$SYS`.
+"""Probe of the MQTT broker from outside: its answer to a client, and its figures under `$SYS`.
 
-The session is the monitor's own. It publishes nothing, so the broker's counts are those of other clients. It asks for an
-answer with MQTT's own ping, for which a client needs no rights.
+The monitor has its own session. It publishes nothing, so the broker's counts are those of other clients. It sends MQTT's
+ping, for which a client needs no rights.
 
-Figures of brokers under `$SYS`, with the names of mosquitto's exporter.
-
-Mosquitto's topics are `$SYS/broker/…`, EMQX's `$SYS/brokers/<node>/…` for each node. Only figures with the same meaning are
-taken: EMQX's `messages/dropped` also counts messages without a subscriber, and its uptime is a text of many forms.
+The figures have the names of mosquitto's exporter. Mosquitto's topics are `$SYS/broker/…`, EMQX's are
+`$SYS/brokers/<node>/…` for each node. Only figures with the same meaning are used: EMQX's `messages/dropped` also counts
+messages without a subscriber, and its uptime is a text of many forms.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
-"""Topic filters of the session: requested if the broker does not hold them, and the granted ones.
+"""Topic filters of the gateway's session: subscribed if the broker's session does not have them, and remembered.
 
-Topic filters of the broker's session, kept across restarts in a small file if one is set.
+The granted filters are kept across restarts in a small file, if the settings name one.
 """
 
 import json

@@ -1,6 +1,6 @@
 """One profile applied to one message: readings that stay, rejections with their path, and flags.
 
-Table of numbers that no sensor measured, changed by one profile.
+The profile also changes which numbers count as not measured (see `gateway/plausible`).
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Proposals for messages: the draft of each family, its readings, and the route that takes the messages now.
+"""Proposals for messages: the draft of each family, the readings that it gives, and the route that takes the messages now.
 
-Result of a draft for its own messages, decoded as the gateway will decode them.
+Each draft is tried with its own messages, which are decoded as the gateway will decode them.
 """
 
 import time

@@ -1,6 +1,6 @@
 """Bounded look at records of one topic, newest first, without a group, a commit or any other trace in Kafka.
 
-Partition of a key: the choice of Kafka's Java clients, which our producer makes too.
+A look for a key reads only its partition, which is chosen as Kafka's Java clients and our producer choose it.
 """
 
 import time

@@ -1,6 +1,6 @@
-"""Create missing topics as the settings ask for them, and report differences of existing ones.
+"""Create and delete topics, and report differences between existing ones and the settings.
 
-Wait until Kafka shows created or deleted topics: the controller answers before the brokers know.
+Each change waits until Kafka shows it: the controller answers before the brokers know of it.
 """
 
 import time

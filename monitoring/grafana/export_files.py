@@ -1,8 +1,7 @@
-"""Files of `tidegate export grafana`: dashboards, provisioning, and a README.
+"""Files of `tidegate export grafana`: dashboards, provisioning, a README, and exclusions for Grafana's dashboard-linter.
 
-Exclusions from Grafana's dashboard-linter: the rules that panels break on purpose, with the reason.
-
-They are exported next to the dashboards as `.lint`, which that linter reads. The tests allow these exclusions and no others.
+The exclusions name the rules that panels break on purpose, with the reason. The linter reads them from `.lint`. The tests allow
+these exclusions and no others.
 """
 
 import json

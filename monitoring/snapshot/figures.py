@@ -23,6 +23,7 @@ __all__ = [
     "host",
     "latency_ms",
     "objectives",
+    "readings_latency_ms",
     "tables",
 ]
 

@@ -1,11 +1,9 @@
-"""Keeps the tables: asks each for due work, does it in small pieces, and reports the result.
+"""Maintenance of the tables: finds due work of each table, does it in small pieces, and reports results and metrics.
 
-Every pass costs a table without writes one look for a file. The chores' thread calls it, so nothing that it does runs
-at the same time as a fold or a correction; the landing, which does, only adds files.
+A pass over a table without writes costs one look for a file. The chores' thread calls it, so it never runs at the same time as a
+fold or a correction. Only the landing runs meanwhile, and it only adds files.
 
-Metrics of maintenance: sizes, and how long tables wait for it.
-
-Bounds how long what repairs set aside is kept: such a copy holds rows that are past their retention elsewhere.
+Copies that repairs set aside are deleted after the retention of dead letters, because their rows may be past retention.
 """
 
 import logging
@@ -42,14 +40,21 @@ from streaming.maintain.maintenance_commits import drop_days, join_files
 from streaming.maintain.retention_holds import LONGEST_SECONDS, needed_since, needed_versions
 from streaming.writer_context import WriterContext
 
-__all__ = ["MaintenanceGauges", "MaintenanceLimits", "TableMaintainer", "TableMaintenance", "drop_old_copies"]
+__all__ = [
+    "MaintenanceGauges",
+    "MaintenanceLimits",
+    "TableMaintainer",
+    "TableMaintenance",
+    "drop_old_copies",
+    "maintenance_report",
+]
 
 logger = logging.getLogger("tidegate.streaming.maintain")
 
 PASS_SECONDS: Final = 3.0
-"""No further join begins after so long: derived tables wait meanwhile, and they are to be fresh."""
+"""Time after which a pass begins no further join: derived tables wait meanwhile, and they must stay fresh."""
 CHECKPOINT_DUTY: Final = 100
-"""A checkpoint that takes a second is written every so many seconds at most."""
+"""Least time between two checkpoints, as a multiple of the time that the last one took."""
 NEVER: Final = -1
 _WAITS: Final = (
     "retention does not drop %d days of %s, %s to %s: the clock may be wrong, or they are a large part of the table. "
@@ -57,11 +62,14 @@ _WAITS: Final = (
 )
 LATE: Final = timedelta(hours=1)
 LATE_DERIVED: Final = timedelta(hours=26)
-"""Time after midnight at which rows of a day are still expected; derivations correct the windows of the day before, too."""
+"""Times after midnight until which rows of the day before are expected; derivations also correct windows of that day."""
 
 
 def drop_old_copies(root: str, *, now: float, keep_days: int) -> int:
-    """Delete copies under `_repair` that are older than dead letters are kept (0 keeps all); returns how many."""
+    """Delete copies under `_repair` that are older than `keep_days` (0 keeps all); return their number.
+
+    `now` is in epoch seconds. Nothing happens on an object store.
+    """
     if not is_local(root) or keep_days <= 0:
         return 0
     oldest, dropped = datetime.fromtimestamp(now, UTC) - timedelta(days=keep_days), 0
@@ -77,14 +85,14 @@ def drop_old_copies(root: str, *, now: float, keep_days: int) -> int:
 
 
 class MaintenanceGauges:
-    """Sets the gauges; knows which tables have some."""
+    """Gauges of the tables' sizes, and of how long tables wait for maintenance."""
 
     def __init__(self, metrics: StreamMetrics) -> None:
         self._metrics = metrics
         self._tables: set[str] = set()
 
     def table(self, state: TableState) -> None:
-        """One table as it is now."""
+        """Set the gauges of a table to its present state."""
         metrics = self._metrics
         metrics.table_files.labels(state.name).set(state.file_count)
         metrics.table_small_files.labels(state.name).set(state.small_count)
@@ -92,7 +100,7 @@ class MaintenanceGauges:
         metrics.table_snapshot_load.labels(state.name).set(state.load_seconds)
 
     def keep(self, names: Collection[str]) -> None:
-        """The tables that there are: the clock of a new one runs from now on, a table that is gone waits for nothing."""
+        """Take the names of all tables. A new table waits from now on; the gauges of a removed table are removed."""
         metrics = self._metrics
         gauges = metrics.table_files, metrics.table_small_files, metrics.table_bytes, metrics.table_snapshot_load
         for name in self._tables.difference(names):
@@ -110,14 +118,15 @@ class MaintenanceGauges:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MaintenanceLimits:
-    """Intervals of the keeper's work, and how long it keeps what a reader may still need.
+    """Intervals of the maintenance, and how long it keeps what a reader may still need.
 
     Attributes:
-        sweep_seconds: between two looks for unneeded files; the first comes `first_sweep_seconds` after the start.
-        checkpoint_commits: a checkpoint is written after so many commits.
-        held_commits: the JVM forgets what came before a checkpoint once it holds so many commits.
-        readers_seconds: a snapshot is read for so long after a newer one took its place.
-        every_seconds: of older checkpoints one per so many seconds stays.
+        sweep_seconds: time between two looks for unneeded files.
+        first_sweep_seconds: time from the start to the first look.
+        checkpoint_commits: commits after which a checkpoint is written.
+        held_commits: commits in the JVM's memory after which it forgets those before the checkpoint.
+        readers_seconds: longest time for which a reader uses a snapshot after a newer one has replaced it.
+        every_seconds: of older checkpoints, one per this time stays.
     """
 
     sweep_seconds: float = 3600.0
@@ -130,7 +139,7 @@ class MaintenanceLimits:
 
 @dataclass(slots=True)
 class TableMaintenance:
-    """Work done on one table (or due, in a dry run)."""
+    """Work that was done on one table, or is due in a dry run."""
 
     table: str
     files_before: int = 0
@@ -157,7 +166,7 @@ class _Known:
 
 
 class TableMaintainer:
-    """Maintains the tables. Not thread-safe: the chores' thread calls it."""
+    """Maintainer of all tables. Not thread-safe: the chores' thread calls it."""
 
     def __init__(
         self, writer: WriterContext, limits: MaintenanceLimits | None = None, clock: DeletionClock | None = None
@@ -171,22 +180,22 @@ class TableMaintainer:
         )
 
     def run_pass(self) -> None:
-        """Do the due work; a table that fails does not stop the others.
+        """Do the due work. If a table fails, the others are still maintained.
 
         Raises:
-            Exception: of the first table that failed.
+            Exception: the error of the first table that failed.
         """
         deadline, failures = time.monotonic() + PASS_SECONDS, []
         names = table_names(self._root)
         self._gauges.keep(names)
-        # The landed tables come first: a pass is short, and derived tables get few files.
+        # The landed tables come first: a pass is short, and the derived tables get few files.
         for name in sorted(names, key=lambda each: (each != READINGS.name, each not in TABLES)):
             try:
                 self._pass(name, deadline)
             except Exception as error:
                 logger.debug("maintenance of %s failed", name, exc_info=error)
                 failures.append(error)
-                # The table may be another one by now (a stream's, created again): the next pass begins from nothing.
+                # The table may have been dropped and created again (by a stream), so the next pass begins without memory.
                 self._known.pop(name, None)
                 self._appenders.pop(name, None)
         if failures:
@@ -201,7 +210,15 @@ class TableMaintainer:
         dry_run: bool = False,
         drop_days: bool = False,
     ) -> TableMaintenance:
-        """Do all that can be done to one table: with `full`, also what is due later; with `drop_days`, waiting days go."""
+        """Do all possible work on one table, or plan it in a dry run.
+
+        Args:
+            name: name of the table.
+            full: also do what is due later.
+            keep_hours: age in hours of files that are kept for old versions; None uses the setting.
+            dry_run: change nothing.
+            drop_days: also drop days that wait for a person.
+        """
         state = table_state(self._root, name)
         kept = TableMaintenance(name, state.file_count, state.file_count, state.bytes)
         if dry_run:
@@ -236,7 +253,7 @@ class TableMaintainer:
             logger.info("%s", kept)
 
     def _has_new_commit(self, name: str, seen: int) -> bool:
-        """Return whether there is a new commit; a table without the version that was seen is another one by now."""
+        """Return whether there is a new commit, or another table: one that does not have the version `seen`."""
         if seen < 0 or commit_time(self._root, name, seen) is None:
             return True
         return commit_time(self._root, name, seen + 1) is not None
@@ -250,7 +267,7 @@ class TableMaintainer:
             kept.joined, kept.into = (len(join.files), 1) if join else (0, 0)
 
     def _newest(self) -> datetime | None:
-        """Return the time at which the newest reading landed; sets the metric of a machine clock behind that."""
+        """Return the time at which the newest reading landed, and set the metric of a machine clock that is behind it."""
         if READINGS.name not in table_names(self._root):
             return None
         landed = newest_landed(table_state(self._root, READINGS.name))
@@ -266,7 +283,7 @@ class TableMaintainer:
         return plan_expiry(state, keep_days=keep_days, wall=wall, newest=newest, most_ratio=most)
 
     def _drop(self, state: TableState, kept: TableMaintenance, *, confirmed: bool = False) -> TableState:
-        """Drop the days that are past their retention; those that wait for a person too where one has confirmed it."""
+        """Drop the days that are past their retention; if a person has confirmed it, also those that wait for that."""
         keep_days, expiry = _keep_days(self._writer.lake, state.name), self._expiry(state)
         days = expiry.files | (expiry.waiting if confirmed else {})
         kept.waiting_days = sorted(expiry.waiting.keys() - days.keys())
@@ -282,7 +299,7 @@ class TableMaintainer:
     def _join(
         self, state: TableState, kept: TableMaintenance, *, deadline: float, everything: bool = False
     ) -> tuple[TableState, bool]:
-        """The table as it is then, and whether nothing waits to be joined any more."""
+        """Join waiting files until the deadline; return the table's new state, and whether no file waits any more."""
         if not _is_joined(state):
             return state, True
         kept.files_before = kept.files_before or state.file_count
@@ -294,7 +311,7 @@ class TableMaintainer:
                 kept.joined, kept.into = kept.joined + len(join.files), kept.into + 1
                 state = state.without(join.files)
             elif kept.joined > looked_at:
-                # The written file may be joined again, one tier higher.
+                # The new file may be joined again, one tier higher.
                 state, looked_at = table_state(self._root, state.name), kept.joined
             else:
                 return state, join is None
@@ -328,19 +345,19 @@ class TableMaintainer:
         kept.files_deleted, kept.bytes_deleted = swept.files, swept.bytes
 
     def _clean_log(self, name: str, since: float, now: float) -> int:
-        """Remove what is old of the log, but for what this process and its derivations still read; the number of files."""
+        """Delete old log files that neither this process nor its derivations still read; return their number."""
         longest, readers = now - LONGEST_SECONDS, self._limits.readers_seconds
         needed = needed_versions(self._root, name, since=longest, readers_seconds=readers)
         newest = last_checkpoint(self._root, name)
         if any(version < newest for version in needed):
-            # The new checkpoint is adopted before the old one may go.
+            # Adopt the new checkpoint before the old one may be deleted.
             adopt_checkpoint(self._appender(table_state(self._root, name)), newest)
             needed = needed_versions(self._root, name, since=longest, readers_seconds=readers)
         every = self._limits.every_seconds
         return clean_log(self._root, name, keep_from=since, now=now, held=needed, every_seconds=every)
 
     def _appender(self, state: TableState) -> Appender:
-        """Return the appender of this very table: one that was dropped and created again under the same name has another id."""
+        """Return the appender of the table with this id: a table that was dropped and created again has a new id."""
         made = self._appenders.get(state.name)
         if made is None or made[0] != state.id:
             table = ALL_TABLES.get(state.name) or Table(state.name, "", (), (), state.partitioned_by)

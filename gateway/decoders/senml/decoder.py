@@ -1,14 +1,13 @@
-"""SenML, in JSON and in CBOR: packs of records, of one device or several.
+"""SenML in JSON and in CBOR: packs of records of one device or several.
 
-The format's own rules are in `senml_pack`, the rules for names in `senml_names`. A sum is a separate metric,
-`<metric>.sum`, in its unit times seconds. Source: RFC 8428.
+`resolved_pack` applies the format's own rules. A sum is a separate metric, `<metric>.sum`, in its unit times seconds.
 
-Device and metric of a SenML name; SenML itself knows only whole names.
+SenML knows only whole names, so a name is split into device and metric. With a base name and a name, the sender has chosen
+the boundary: the base name, without separators at its end, is the device. A name alone (or a base name alone) is split
+after the identifier of a URN (`urn:dev:ow:10e2:temp`, `urn:dev:mac:0024_temp` of RFC 9039), else at its last `/`, else at
+its last `:`. An address (IPv6, MAC) is not split. If nothing is left for the metric, it is `value`.
 
-With a base name and a name the sender chose the boundary, so the base name, without separators at its end, is the device.
-A name alone (or a base name alone) is split: a URN after its identifier (`urn:dev:ow:10e2:temp`, `urn:dev:mac:0024_temp`
-of RFC 9039), else at its last `/`, else at its last `:`. An address (IPv6, MAC) is not split. If nothing is left for the
-metric, it is `value`.
+Source: RFC 8428.
 """
 
 import re
@@ -29,7 +28,7 @@ from ingest.contract.reasons import Reason
 __all__ = ["RELATIVE_TIME", "decode_senml", "split_name"]
 
 RELATIVE_TIME: Final = "relative_time"
-"""Flag of a time that is a distance before (or after) the receive time: the device knew no more."""
+"""Flag of a time that the device gave only as a distance from the receive time."""
 _RELATIVE_BELOW_US: Final = 2**28 * 1_000_000
 _CBOR_LABELS: Final[dict[object, str]] = {
     -6: "bs", -5: "bv", -4: "bu", -3: "bt", -2: "bn", -1: "bver",
@@ -55,7 +54,7 @@ _known: dict[tuple[str, str], tuple[str, str]] = {}
 
 
 def read_name(base: str, name: str) -> tuple[str, str] | str:
-    """Return device and metric of base name and name; a text, what is wanted, if they are not a SenML name together."""
+    """Return device and metric of base name and name. If they are not a SenML name together, return a text that says what is."""
     found = _known.get((base, name))
     if found is not None:
         return found

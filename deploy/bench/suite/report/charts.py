@@ -194,5 +194,5 @@ def _chart(group: str, title: str, kind: str, lines: Mapping[str, Line]) -> dict
 
 
 def _nines(percentile: float) -> float:
-    """Return the place on the x axis, so that the tail has as much room as the middle: 50 is at 0.3, 99 at 2, 99.9 at 3, 100 at 5."""
+    """Return the place on the x axis: 50 is at 0.3, 99 at 2, 99.9 at 3, 100 at 5. So the tail has as much room as the middle."""
     return 5.0 if percentile >= 100 else round(-math.log10(1 - percentile / 100), 4)
