@@ -1,4 +1,4 @@
-"""Build a gateway between a real broker and a real Kafka from settings, and open its log writer."""
+"""Build a gateway from settings: with a real broker, a real Kafka and the log writer on it."""
 
 import logging
 import threading
@@ -57,11 +57,11 @@ def build_gateway(
     """Build a gateway on a real Kafka without running it, for callers that also serve its health.
 
     Args:
-        mqtt: the broker and the session.
+        mqtt: settings of the broker and the session.
         gateway: limits.
-        routes: which decoder reads which topic.
+        routes: routes of the settings.
         kafka: the cluster.
-        metrics: where it counts.
+        metrics: metrics of the gateway.
         policy: checks of readings beyond their format; none by default.
         receipts: writer of receipts; none by default.
         read_routes: asked about once a second for changed routes.

@@ -1,7 +1,7 @@
-"""DataFrames of a few rows of this process, and of chosen data files.
+"""Spark DataFrames without a Delta snapshot: of a few rows of this process, and of data files that a table's log names.
 
-Rows go to the JVM as Arrow: `createDataFrame` of a list starts Python worker processes on the executors, which then must have
-this very Python. Data files are read without asking Delta for a snapshot, because the log has named them already.
+Rows go to the JVM as Arrow. `createDataFrame` of a list would start Python workers on the executors, which must then have the
+same Python. Data files need no snapshot, because the caller has read the log already.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ __all__ = ["local_rows", "rows_of"]
 
 
 def local_rows(spark: "SparkSession", rows: Sequence[Sequence[Any]], ddl: str) -> "DataFrame":
-    """The rows with the columns of a Spark DDL string; no rows are fine."""
+    """Return the rows as a frame with the columns of a Spark DDL string; `rows` may be empty."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
@@ -31,9 +31,9 @@ def local_rows(spark: "SparkSession", rows: Sequence[Sequence[Any]], ddl: str) -
 
 
 def rows_of(spark: "SparkSession", root: str, table: Table, files: Iterable[DataFile]) -> "DataFrame":
-    """The rows of these files, all columns of the table (partition columns from the folder names); empty for no files.
+    """Return the rows of these files with all columns of the table; partition columns come from the folder names.
 
-    Columns that a file was written without are null. Spark reads only the columns that are used.
+    Columns that a file does not have are null. Spark reads only the columns that are used. Without files the frame is empty.
     """
     uri = table_uri(root, table.name)
     paths = [file.at(uri) for file in files]

@@ -1,6 +1,6 @@
-"""SQL over the tables, read-only: by DuckDB without a JVM, or by Spark for scans that are too large for one process.
+"""Read-only SQL over the tables: with DuckDB without a JVM, or with Spark for scans that are too large for one process.
 
-For DuckDB, deltalake reads the log. Only the tables that a query names are opened, and of those only the files and columns
+For DuckDB, deltalake reads the log. Only the tables that a query names are opened, and of these only the files and columns
 that it needs. Spark has the same tables and views.
 """
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["SPARK_CONF", "duckdb_literal", "run_spark_sql", "run_sql"]
 
 _MANY_FILES: Final = 32
-"""Opening so many files costs less than planning the query once more to see which of them it needs."""
+"""Up to this number of files, opening all of them costs less than a second plan that shows which ones the query needs."""
 
 _HARMLESS: Final = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
-"""Features of a table that change nothing for who reads its files."""
+"""Features of a table that a reader of its files can ignore."""
 
 SPARK_CONF: Final = {
-    # The opposite of what small batches want: plans that adapt, and as many tasks as the data asks for.
+    # Unlike small batches, large scans want adaptive plans and many tasks.
     "spark.sql.adaptive.enabled": "true",
     "spark.sql.shuffle.partitions": "32",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
@@ -51,19 +51,19 @@ def run_sql(
     extra_tables: "Mapping[str, pa.Table] | None" = None,
     views: Iterable[View] = (),
 ) -> "pa.Table":
-    """The answer to one query.
+    """Run one query with DuckDB and return its rows.
 
     Args:
         root: path or URI of the tables.
-        sql: DuckDB's SQL; every table under the root is there by its name.
+        sql: query in DuckDB's SQL; it may name every table under the root.
         version: read the tables as of this version.
-        at: read the tables as they were at this time.
-        extra_tables: further tables of the query, by their names.
-        views: queries over the tables, by their names.
+        at: read the tables as of this time.
+        extra_tables: further tables by name.
+        views: queries over the tables by name.
 
     Raises:
-        UnavailableError: there is no table under the root yet, or the version or time is not kept any more.
-        TidegateError: the query is wrong or not one query; the message is DuckDB's, with its suggestion.
+        UnavailableError: the root has no table yet, or the tables no longer have this version or time.
+        TidegateError: the SQL is wrong or not a single query; the message is DuckDB's, with a suggestion.
     """
     import duckdb
 
@@ -99,7 +99,7 @@ def _present_tables(root: str) -> list[str]:
 
 
 def _check_features(name: str, table: "DeltaTable") -> None:
-    """Refuse a table whose files alone do not say what its rows are; none that we write is one."""
+    """Reject a table whose rows do not follow from its files alone. Tidegate writes no such table."""
     protocol = table.protocol()
     needed = set(protocol.reader_features or (["columnMapping"] if protocol.min_reader_version > 1 else [])) - _HARMLESS
     if needed:
@@ -111,7 +111,7 @@ def _check_features(name: str, table: "DeltaTable") -> None:
 
 
 class _Reader:
-    """The tables of one query as views over lists of files; the lists are variables, so that they can become shorter."""
+    """Tables of one query, as views over lists of files. The lists are variables, so that they can become shorter."""
 
     def __init__(self, connection: "DuckDBPyConnection", scans: dict[str, FileScan], views: list[View]) -> None:
         self._connection, self._scans, self._views = connection, scans, views
@@ -122,7 +122,7 @@ class _Reader:
         import pyarrow as pa
 
         self._lock()
-        # now() is the beginning of the transaction: the plan that says which files are needed and the query see one.
+        # now() is the beginning of the transaction, so the plan that chooses the files and the query use the same time.
         self._connection.execute("BEGIN")
         for name, scan in self._scans.items():
             self._show(name, scan)
@@ -133,17 +133,17 @@ class _Reader:
         for name, files in self._files.items():
             self._set(name, files)
         found = self._connection.sql(sql)
-        # A statement that is not a query has no answer.
+        # A statement that is not a query has no result.
         return found.to_arrow_table() if found is not None else pa.table({})
 
     def _lock(self) -> None:
-        """Allow reading only the files of these tables; nothing is written, since only queries come here."""
+        """Allow DuckDB to read only the files of these tables. Nothing can be written, because `answer` gets only queries."""
         self._connection.execute("SET allowed_directories = ?", [[f"{folder}/" for folder in self._folders]])
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")
 
     def _show(self, name: str, scan: FileScan, *, by_path: bool = True) -> None:
-        """Let the table's name stand for the files in its variable; for now two of them: each look at them costs."""
+        """Define the table's name as a view of the files in its variable, at first only two, because planning opens them."""
         query = scan.select(_variable(name), by_path=by_path) if self._files[name] else scan.empty()
         self._set(name, self._files[name][:2])
         self._connection.execute(f"CREATE OR REPLACE TEMP VIEW {quote_identifier(name)} AS {query}")
@@ -152,17 +152,16 @@ class _Reader:
         self._connection.execute(f"SET VARIABLE {quote_identifier(_variable(name))} = ?", [list(files)])
 
     def _leave_out(self, sql: str) -> None:
-        """Plan the query once for each large table, to see which files of it are needed.
+        """Plan the query once for each large table, to see which of its files are needed.
 
-        For the time of that plan the other tables are of a kind that the planner knows nothing about, so that all scans
-        of files in it are those of the one table.
+        In that plan the other tables are empty Arrow tables, so that all scans of files belong to the one table.
         """
         for name in [name for name, scan in self._scans.items() if len(scan.files) > _MANY_FILES and scan.ranges]:
             for other in self._scans.keys() - {name}:
                 self._show_empty(other)
             self._show(name, self._scans[name], by_path=False)
             (plan,) = self._connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
-            # A list of no files is none that DuckDB reads.
+            # DuckDB cannot read an empty list of files.
             self._files[name] = needed_files(plan[1], self._scans[name]) or self._scans[name].files[:1]
             for other in self._scans:
                 self._show(other, self._scans[other])
@@ -179,7 +178,7 @@ def _variable(name: str) -> str:
 
 
 def _explained(text: str, names: list[str]) -> str:
-    """DuckDB's message, but where a table is unknown with those that are there: its own suggestions do not apply here."""
+    """Return DuckDB's message; for an unknown table with the existing tables in place of DuckDB's own suggestions."""
     kept = text.strip()
     unknown = re.search(r'Table with name "?(.+?)"? does not exist', kept)
     return kept if unknown is None else f"{kept.splitlines()[0]} {_suggest_table_names(unknown[1], names)}"
@@ -202,11 +201,11 @@ def run_spark_sql(
     at: datetime | None = None,
     views: Iterable[View] = (),
 ) -> "pa.Table":
-    """The answer to one query, as `run_sql` gives it; `sql` is Spark's.
+    """Run one query with Spark and return its rows; the arguments are those of `run_sql`, but `sql` is Spark's.
 
     Raises:
-        UnavailableError: there is no table under the root yet, or the version or time is not kept any more.
-        TidegateError: the query is wrong or would change something; the message is Spark's.
+        UnavailableError: the root has no table yet, or the tables no longer have this version or time.
+        TidegateError: the SQL is wrong or would change something; the message is Spark's.
     """
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
@@ -244,8 +243,8 @@ def _explained_spark(error: Any, names: list[str]) -> str:
 
 
 def duckdb_literal(text: str) -> str:
-    """An expression of DuckDB that is this text: digits of a hexadecimal number, which it folds to a constant.
+    """Return a DuckDB expression for this text, in hexadecimal digits; DuckDB folds it to a constant.
 
-    `run_sql` takes no parameters and looks for tables' names in what it is given: in this it finds none.
+    `run_sql` has no parameters and looks for table names in its SQL. In this expression it finds none.
     """
     return f"decode(unhex('{text.encode('utf-8', 'replace').hex()}'))"

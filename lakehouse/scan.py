@@ -1,9 +1,9 @@
-"""A table's files as DuckDB reads them itself: by the log's list, with the table's columns and types.
+"""Scan of a table's files by DuckDB itself: the files of the log, with the table's columns and types, and the choice of files.
 
-DuckDB opens a small file several times faster than Arrow does, and skips row groups and whole days by itself. Which files
-to open at all follows from the times in the log and from the conditions on times that DuckDB's plan pushes down to the scan: a
-plan says per scan what every wanted row fulfils, with `now()` and arithmetic worked out. What is not understood here only means
-that a file is opened in vain, because DuckDB checks every condition itself.
+DuckDB opens a small file several times faster than Arrow, and skips row groups and whole days by itself. The choice of files
+uses the times in the log, and the conditions on times that DuckDB's plan pushes down to a scan, with `now()` and arithmetic
+already evaluated. A condition that is not understood here only opens a file for nothing, because DuckDB checks all conditions
+itself.
 """
 
 import json
@@ -45,8 +45,8 @@ _CONJUNCTION: Final = re.compile(r"\(*(?:{0})(?: AND (?:{0}))*\)*".format(re.sub
 _LEAVES: Final = frozenset(
     {"READ_PARQUET", "PYTHON_ARROW_SCAN", "DUMMY_SCAN", "CTE_SCAN", "REC_CTE_SCAN", "DELIM_SCAN", "RANGE"}
 )
-"""Known sources of rows in a plan. Others may be answers that the planner found in the files it was given, `EMPTY_RESULT` among
-them: other files may give other answers.
+"""Known sources of rows in a plan. Others, such as `EMPTY_RESULT`, may be results that the planner took from the files in the
+present list, so other files may give other results.
 """
 _Condition = tuple[str, str, int]
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -56,8 +56,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 class FileScan:
     """The files of one version of a table.
 
-    `types` are DuckDB's, in the table's order; `ranges` hold the first and the last time of each file, by column, in µs
-    since 1970 and None where the log has none; `folder` is where the files lie.
+    `folder` is their folder. `types` are DuckDB's types by column, in the table's order. `ranges` are the first and the last
+    time of each file, by column, in epoch µs; None if the log has none.
     """
 
     folder: str
@@ -67,11 +67,11 @@ class FileScan:
     ranges: dict[str, tuple[list[int | None], list[int | None]]] = field(default_factory=dict)
 
     def select(self, variable: str, *, by_path: bool = True) -> str:
-        """A query for all rows of the files that the variable of this name lists; it must list one at least.
+        """Return a query for all rows of the files that a DuckDB variable lists; it must list at least one.
 
         Args:
-            variable: its name.
-            by_path: False to leave the partition's columns null, so that no file is left out for its path.
+            variable: name of the variable.
+            by_path: False leaves the partition columns null, so that DuckDB skips no file because of its path.
         """
         partitions = self.partitions if by_path else ()
         stored = {name: kind for name, kind in self.types.items() if name not in partitions}
@@ -86,15 +86,15 @@ class FileScan:
         return f"SELECT {columns} FROM {source}"  # noqa: S608 - quoted names
 
     def empty(self) -> str:
-        """A query for no rows, of the same columns."""
+        """Return a query with the same columns and no rows."""
         columns = ", ".join(f"NULL::{kind} AS {quote_identifier(name)}" for name, kind in self.types.items())
         return f"SELECT {columns} WHERE false"
 
 
 def scan_of(table: "DeltaTable") -> FileScan | None:
-    """The files of the table's version, newest first; None where DuckDB cannot read them by their paths.
+    """Return the files of the table's version, newest first; None if DuckDB cannot read them by their paths.
 
-    It cannot on an object store, with a type that it does not know, or where a partition's value is not in the path as it is.
+    That is the case on an object store, with a type that DuckDB does not know, or with an escaped partition value in a path.
     """
     import pyarrow as pa
 
@@ -119,13 +119,13 @@ def scan_of(table: "DeltaTable") -> FileScan | None:
 
 
 def local_path(uri: str) -> str | None:
-    """The folder of a table on this machine; None elsewhere, and where DuckDB would take the path for a pattern."""
+    """Return the folder of a table on this machine; None for other places, and if DuckDB would take the path for a pattern."""
     path = unquote(uri.removeprefix("file://")).rstrip("/")
     return path if is_local(uri) and not re.search(r"[*?\[\]{}]", path) else None
 
 
 def quote_identifier(name: str) -> str:
-    """An identifier of DuckDB's SQL."""
+    """Return a name as a quoted identifier of DuckDB's SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -134,7 +134,7 @@ def _text(value: str) -> str:
 
 
 def _duckdb_type(kind: Any) -> str | None:
-    """DuckDB's name of a Delta type; None for one that needs care (structs, times without zone)."""
+    """Return DuckDB's name of a Delta type; None for an unsupported one (structs, times without zone)."""
     from deltalake.schema import ArrayType, MapType, PrimitiveType
 
     if isinstance(kind, ArrayType):
@@ -174,18 +174,18 @@ def _ranges(listed: Any) -> dict[str, tuple[list[int | None], list[int | None]]]
 
 
 def _newest_first(ranges: dict[str, tuple[list[int | None], list[int | None]]], count: int) -> list[int]:
-    """`ORDER BY landed_at DESC LIMIT 5` is then answered by the first files; the others are only looked at."""
+    """Return the order of the files, newest first, so that `ORDER BY landed_at DESC LIMIT 5` needs only the first ones."""
     highs = next((highs for _, highs in ranges.values()), [None] * count)
     return sorted(range(count), key=lambda i: (highs[i] is None, highs[i] or 0), reverse=True)
 
 
 def needed_files(plan: str, scan: FileScan) -> list[str]:
-    """The files that can hold a row that some scan of the plan wants.
+    """Return the files that may have a row that the plan wants.
 
     Args:
-        plan: of `EXPLAIN (FORMAT json)`; each scan of Parquet files in it must be one of this table. It may have been made
-            for some of the files only.
-        scan: the table.
+        plan: output of `EXPLAIN (FORMAT json)`; each scan of Parquet files in it must be of this table. The plan may have been
+            made with only some of the files.
+        scan: the table's files.
     """
     nodes = json.loads(plan)
     if not _leaves(nodes) <= _LEAVES:
@@ -212,7 +212,7 @@ def _scans(nodes: list[dict[str, Any]]) -> Iterator[list[_Condition]]:
 
 
 def _conditions(text: str) -> Iterator[_Condition]:
-    """The comparisons of one condition of the plan; none where it is anything but comparisons joined by AND."""
+    """Yield the comparisons of one condition of the plan; none unless the condition is comparisons joined by AND."""
     if _CONJUNCTION.fullmatch(text.removeprefix("optional: ")) is None:
         return
     for match in re.finditer(_COMPARISON, text):

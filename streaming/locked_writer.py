@@ -1,6 +1,6 @@
-"""Become the only writer of a set of tables: locks held, tables intact and created, and its own Spark session.
+"""The only writer of a set of tables: its locks, the check and creation of the tables, and its Spark session.
 
-A command gets the writer for itself where no stream runs.
+The stream holds it while it runs; a command can hold it only while no stream runs.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ __all__ = ["LockedWriter", "acquire_writer", "one_shot_writer"]
 
 @dataclass(frozen=True, slots=True)
 class LockedWriter:
-    """Holder of the locks; `lake` and `stream` name places as Spark's JVM and this process both understand them."""
+    """Holder of the locks; `lake` and `stream` have absolute paths, so that Spark's JVM and this process agree on places."""
 
     lake: LakeSettings
     stream: StreamSettings
@@ -35,7 +35,7 @@ class LockedWriter:
 
     @contextmanager
     def session(self, jvm: JvmOptions, *, app_name: str) -> Iterator[LakeSession]:
-        """A Spark session while the block runs, whose JVM holds the locks as well: an orphan still keeps others out."""
+        """Yield a Spark session. Its JVM holds the locks too, so that a JVM without its process still keeps other writers out."""
         session = open_session(
             replace(jvm, heap=self.stream.driver_memory),
             master=self.stream.master,
@@ -51,7 +51,7 @@ class LockedWriter:
 
 @contextmanager
 def acquire_writer(lake: LakeSettings, stream: StreamSettings) -> Iterator[LockedWriter]:
-    """The one writer while the block runs, with all tables there.
+    """Yield the only writer while the block runs; all tables exist then.
 
     Raises:
         FatalError: another process writes there, or a table's log is damaged.
@@ -66,7 +66,7 @@ def acquire_writer(lake: LakeSettings, stream: StreamSettings) -> Iterator[Locke
 
 
 def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -> list[WriterLock]:
-    """One for the tables, one for the checkpoint; an object store has none, its commits are conditional puts."""
+    """Lock the tables and the checkpoint. An object store needs no lock, because its commits are conditional puts."""
     locks = []
     for uri, what in ((lake.root, "tables"), (stream.checkpoint, "checkpoint")):
         if is_local(uri):

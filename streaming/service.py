@@ -1,7 +1,7 @@
-"""The stream's run loop: tables, lock, Spark, query; waits out passing faults; back only when drained.
+"""The stream's run loop: it takes the locks, starts Spark and the query, waits out temporary errors, and drains at the end.
 
-Before the stream says that it is ready, the landing's own code runs once on made-up records, into a table that is thrown away.
-The JVM loads and compiles some thousand classes in the first write, and the first real readings should not wait for that.
+Before the stream reports ready, the landing runs once with artificial records into a temporary table. The JVM loads and
+compiles some thousand classes in the first write, and the first real readings should not wait for that.
 """
 
 import logging
@@ -70,23 +70,23 @@ def run(
     mirror: Callable[[Offsets], object] = lambda offsets: None,
     topics: LandedTopics | None = None,
 ) -> None:
-    """Land until `stop` is set; returns when the batch in hand is committed and Spark is gone.
+    """Land until `stop` is set; return when the current batch is committed and Spark has ended.
 
     Args:
         kafka: the cluster.
-        stream: the query's settings; `driver_memory` becomes the JVM's heap.
-        lake: where the tables are.
+        stream: settings of the query; `driver_memory` becomes the JVM's heap.
+        lake: settings of the tables.
         jvm: Java, jars, log folder and flags.
-        metrics: of this process.
-        stop: ask to end.
+        metrics: metrics of this process.
+        stop: ends the run.
         state: receives the state; the exporter asks its `healthy`.
         mirror: receives the stored offsets after each batch; must not block.
-        topics: the two topics, by default those of the contract.
+        topics: the landed topics, by default those of the contract.
 
     Raises:
-        FatalError: another writer is at work, the tables have another shape, the checkpoint is damaged, Kafka lost
-            records, or Spark ended; one sentence with the next step.
-        ConfigError: the installed versions do not fit.
+        FatalError: another process writes there, the tables have another schema, the checkpoint is damaged, Kafka lost
+            records, or Spark ended; the text has the next step.
+        ConfigError: the installed versions do not fit together.
     """
     told = state or StreamState()
     with acquire_writer(lake, stream) as sole:
@@ -100,7 +100,7 @@ def run(
 
 @dataclass(slots=True)
 class LandingService:
-    """One session and the query on it, started again after each passing fault."""
+    """One Spark session and its query, which restarts after each temporary error."""
 
     session: LakeSession
     kafka: KafkaSettings
@@ -112,8 +112,8 @@ class LandingService:
     topics: LandedTopics
 
     def run(self, stop: threading.Event) -> None:
-        """Start, await, restart; until `stop` or a fault that does not pass."""
-        # Only where driver and executors share this machine's disk can both see the throw-away table.
+        """Start the query, and restart it after temporary errors, until `stop` is set or a permanent error is raised."""
+        # Driver and executors must both see the temporary table, so they must share this machine's disk.
         if self.settings.warm_up and self.settings.master.startswith("local") and not self._is_behind():
             self.state.set(ready=False, detail="warming Spark up")
             _warm_up(self.session.spark, stop)
@@ -127,13 +127,13 @@ class LandingService:
                 return
             except RetryableError as error:
                 if time.monotonic() - began > LONGEST_PAUSE_SECONDS:
-                    pause = 0.0  # it had landed for a while: a new fault, not the old one again
+                    pause = 0.0  # it landed for a while, so this is a new error
                 pause = min(max(error.retry_after_seconds, 2 * pause), LONGEST_PAUSE_SECONDS)
                 self.metrics.restarts.inc()
                 self.state.set(ready=False, detail=str(error))
 
     def _is_behind(self) -> bool:
-        """Return whether records wait in Kafka behind the stored rows: landing those is enough warm-up."""
+        """Return whether Kafka has unread records: landing them is enough warm-up."""
         with suppress(TidegateError):
             mark = newest_mark(self.lake.root, "readings")
             topic = self.topics.readings
@@ -178,14 +178,14 @@ class LandingService:
                     or FatalError("The landing query ended unexpectedly.")
                 )
                 raise self._fault(error) from error
-            # Asking costs the JVM some milliseconds: an idle stream is not asked.
+            # The question costs the JVM some milliseconds, so do not ask an idle stream.
             if progress.awaits_report:
                 progress.spark(unseen_reports(land.query, progress.reported))
             else:
                 progress.idle()
 
     def _drain(self, land: LandQuery) -> None:
-        """Let the batch in hand finish, then stop: an interrupt in the middle of one would only have it replayed."""
+        """Let the current batch finish, then stop. After an interrupt the batch would only be replayed."""
         with suppress(Exception):
             land.landing.stop()
             land.query.stop()
@@ -201,7 +201,7 @@ class LandingService:
     def _fault(self, error: BaseException) -> TidegateError:
         logger.debug("the query ended", exc_info=error)
         try:
-            # py4j's error about a JVM that is gone does not name it; its end may be seen a moment later.
+            # py4j's error does not say that the JVM has ended, and its end may show only a moment later.
             self._check_jvm(0.5)
         except FatalError as ended:
             return ended
@@ -211,7 +211,7 @@ class LandingService:
 
 
 def _warm_up(spark: SparkSession, stop: threading.Event) -> None:
-    """Land made-up records into a table in a temporary folder."""
+    """Land artificial records into a table in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="tidegate-warm-up-") as root:
         for table in TABLES.values():
             create_table(root, table, log_retention_hours=1)

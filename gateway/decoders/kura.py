@@ -1,7 +1,7 @@
-"""Eclipse Kura and Kapua: metrics with names and types in one protobuf message, as it is or in gzip.
+"""Eclipse Kura and Kapua: metrics with names and types in one protobuf message, plain or in gzip.
 
 The device is the route's (topics are `account/client/application/…`). The position gives `position.latitude` and so on.
-gzip is decompressed within the limit of a payload: a small message must not become a large one.
+The content of gzip has the limit of a payload, so that a small message cannot become a large one.
 Source: kurapayload.proto of Eclipse Kapua.
 """
 
@@ -82,7 +82,7 @@ def _is_gzip(payload: bytes) -> bool:
 
 
 def inflate_gzip(payload: bytes, max_bytes: int) -> bytes | Reject:
-    """Return the content of the one member, at most `max_bytes` of it ever held; its checksum is checked."""
+    """Return the content of gzip data with one member and a right checksum; more than `max_bytes` of it are never held."""
     unpacker = zlib.decompressobj(_GZIP_ONLY)
     try:
         content = unpacker.decompress(payload, max_bytes + 1)

@@ -1,6 +1,6 @@
-"""Caches of parsed topics and parsed bytes, for decoders with a state.
+"""Bounded caches of parsed topics and parsed bytes, for decoders with a state.
 
-The same few topics come with every message, and devices that send the same bytes share one result. Both caches are bounded.
+The same few topics come with every message, and devices that send the same bytes share one result.
 """
 
 from collections.abc import Callable

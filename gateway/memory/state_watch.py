@@ -1,4 +1,4 @@
-"""Watches of `telemetry.gateway-state` for records of others: a live gateway with the same id, and erased devices.
+"""Watch of `telemetry.gateway-state` for records of other processes: a live gateway with the same id, and erased devices.
 
 Each gateway process writes its own record about once a minute. A record of another process under the same
 `gateway.gateway_id` that Kafka took after this one's first look comes from a process that lives now, so no clocks are
@@ -29,8 +29,8 @@ LOOK_SECONDS: Final = 30.0
 _END_SECONDS: Final = 1.0
 
 ReadNewer = Callable[[str, Mapping[int, int] | None], tuple[list[bytes], dict[int, int]]]
-"""Function of a key and an offset per partition that returns the values of the key since then, and the next offsets.
-Without offsets it returns no values."""
+"""Function of a key and the offset per partition to read from. It returns the key's values and the next offsets; without offsets
+no values."""
 
 _decode = msgspec.json.Decoder(SessionRecord).decode
 

@@ -1,6 +1,6 @@
-"""Signs that a value is not a measurement, if they are certain: a field that says how good it is, or the number itself.
+"""Certain signs that a value is not a measurement: a field that says how good it is, or the number itself.
 
-Some numbers mean a broken or missing sensor for any quantity, such as -127.
+Some numbers, such as -127, mean a broken or missing sensor for any quantity.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
-"""Values of a draft: their names, numbers in texts, units, and patterns for what is left out.
+"""Values of a draft: their names without meaningless endings, numbers in texts, units, and patterns for fields left out.
 
-A name has no meaningless ending. A unit comes from a field of the payload that names it, or from the suffix of a key.
+A unit comes from a field of the payload that names it, or from the suffix of a key.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""Metrics of hop 3: the stream, and how a histogram takes many observations at once.
+"""Metrics of hop 3: the landing and SQL streams.
 
-SQL-defined streams have one label value per applied stream, which is removed when the stream is dropped. A call of `observe` per
-reading would cost more than landing the reading.
+A SQL stream has one label value, which is removed when the stream is dropped. Histograms take many observations with one call,
+because a call of `observe` per reading would cost more than landing the reading.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Routes of the page. Every handler checks its arguments and returns an answer or one sentence."""
+"""Routes of the page. Each handler checks its arguments, and returns the answer or one sentence about an error."""
 
 import asyncio
 import json

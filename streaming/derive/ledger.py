@@ -1,14 +1,14 @@
-"""Keeps `ledger`: the fate of the messages of each device and minute, from outcome records and the landed tables.
+"""Derivation of `ledger`: what became of the messages of each device and minute, from outcome records and the landed tables.
 
-A book of arrivals: a correction of readings changes no row of it, and an erased device is erased from it. An outcome that comes
-later, and counts what the device sent until then, does not bring it back.
+A correction of readings changes no row of the ledger. An erasure removes the device's rows, and a later outcome that counts
+older messages of the device does not bring them back.
 
-A pass looks in this order: how far the outcomes reach, how far the landed topics reach, how far the landing has finished its
-batches, what the tables' logs hold. So when the landing has come to where its topics ended, all records of all messages that
-those outcomes count are in the tables: the row is settled, and what is missing in it is unaccounted. Under load that is
-true of what the pass before read.
+A pass reads in this order: the ends of the outcomes, the ends of the landed topics, the offsets of the last finished batch, and
+the logs of the tables. If that batch has reached the ends of its topics, the tables have all records of the messages that
+those outcomes count. The row is then settled, and its missing messages are unaccounted. Under load, this holds for the
+outcomes of the pass before.
 
-The rows of a day lie in several files, divided by minute, so that a pass writes only the newest minutes again.
+The rows of a day are in several files, divided by minute, so that a pass rewrites only the newest minutes.
 """
 
 import logging
@@ -73,14 +73,14 @@ YOUNG: Final = timedelta(minutes=15)
 """Time that a row waits for the outcomes of its messages. A later outcome still counts them, once."""
 
 HOT_ROWS: Final = 5_000
-"""A file with more rows is divided: what is older than the minute before the newest is not written again."""
+"""Above this number of rows a file is divided, so that only the newest two minutes are written again."""
 _WIDE: Final = timedelta(hours=1)
 
 _Facts = Callable[["DataFrame", Settling], "DataFrame"]
 
 
 class LedgerDerivation:
-    """`run` is one pass. Not thread-safe: the chores' thread calls it."""
+    """The derivation; `run` is one pass. Not thread-safe: the chores' thread calls it."""
 
     name = "ledger"
 
@@ -156,7 +156,7 @@ class LedgerDerivation:
         return topic_ids(self._writer.kafka, [name]).get(name)
 
     def _starts(self, cursor: LedgerCursor, ends: dict[int, int], topic: str | None) -> dict[int, int]:
-        """Return the offsets to read from. Outcomes that Kafka deleted unread are logged; their records count instead."""
+        """Return the offsets to read from. If Kafka deleted unread outcomes, log it; stored rows count in their place."""
         starts = cursor.starts(ends, topic)
         if self._checked or starts == ends:
             return starts
@@ -173,7 +173,7 @@ class LedgerDerivation:
 
     def _count(self, starts: dict[int, int], ends: dict[int, int]) -> OutcomeSums:
         writer = self._writer
-        self._checked = False  # a range that cannot be read is looked at again in the next pass
+        self._checked = False  # if the range cannot be read, the next pass looks at it again
         counted = count_outcomes(read_outcomes(writer.spark, writer.kafka, writer.topics.outcomes, starts, ends))
         writer.metrics.poison_outcomes.inc(counted.poison)
         return counted
@@ -208,7 +208,7 @@ class LedgerDerivation:
         whole = landings.whole
         if whole:
             landings = self._whole()
-        # While the landing is far behind nothing can be settled: those rows are not looked at again in each pass.
+        # While the landing is far behind, no row can be settled, so a pass does not read waiting rows again.
         waiting = cursor.unsettled if settling.may_settle else set()
         following.unsettled = cursor.unsettled - waiting
         parts, minutes = [], set(waiting)
@@ -258,14 +258,14 @@ class LedgerDerivation:
         yield letters, drop_devices(rows, erased - letters.erased), partial(refused_facts, readings_topic=topic)
 
     def _erased_since(self, oldest: datetime) -> dict[str, int]:
-        """Devices (by their hash) that were erased since this minute, and until when what they sent is gone, in µs."""
+        """Return the devices (by hash) that were erased since this minute, each with the end of its erased time in epoch µs."""
         ends: dict[str, int] = {}
         for device, at_us in erased_devices(self._writer.root, since_us=oldest.timestamp() * 1e6):
             ends[device] = max(at_us, ends.get(device, 0))
         return ends
 
     def _show_balance(self) -> None:
-        """Set the metric of unaccounted messages of the last day; files are read once, and only those with any."""
+        """Set the metric of unaccounted messages of the last day. Only files with such messages are read, each once."""
         files = _unbalanced_files(self._own.files.values())
         paths = [file.path for file in files]
         if paths != self._unbalanced[0]:
@@ -278,7 +278,7 @@ class LedgerDerivation:
         self._writer.metrics.ledger_unaccounted.set(missing)
 
     def _whole(self) -> "_Landings":
-        """Everything that the tables hold, from the first day on of which all of them have all: it is counted again."""
+        """Return all rows from the first day that is complete in every table, for a recount."""
         arrivals = self._arrivals
         readings = arrivals.readings.news(None)
         oldest = min(map(_day_of, readings.files), default="")
@@ -290,18 +290,18 @@ class LedgerDerivation:
         return found
 
     def _retained_since(self) -> str:
-        """The first day of which retention has taken nothing; empty where nothing is taken."""
+        """Return the first day from which retention has dropped nothing; empty without retention."""
         lake = self._writer.lake
         days = [each for each in (lake.readings_days, lake.dead_letters_days) if each > 0]
         return (datetime.now(UTC).date() - timedelta(days=min(days))).isoformat() if days else ""
 
     def _since(self, day: str) -> list[DataFile]:
-        """Our files from a day on; all of them where none of them was ever counted."""
+        """Return the ledger's files from a day on; all files if the ledger has no cursor yet."""
         first = day if self._own.cursor is not None else ""
         return [file for file in self._own.files.values() if _day_of(file) >= first]
 
     def _deleted_from(self) -> set[str]:
-        """Devices of which a correction deleted readings."""
+        """Return the devices of which a correction deleted readings."""
         entries = CorrectionJournal(self._writer.root).entries()
         return {str(entry["device"]) for entry in entries if entry.get("delete") and entry.get("device")}
 
@@ -339,12 +339,12 @@ def _settled_cursor(following: LedgerCursor, append: Append) -> LedgerCursor:
 
 
 def _day_of(file: DataFile) -> str:
-    """The day whose rows it holds."""
+    """Return the day of the file's rows."""
     return str(file.partition.get("date"))
 
 
 def minutes_in(files: Iterable[DataFile], rows: "DataFrame") -> set[datetime]:
-    """The minutes of receipt in these files: by their statistics, or by the rows where one file spans hours."""
+    """Return the minutes of receipt in these files, from their statistics, or from the rows if a file covers over an hour."""
     found: set[datetime] = set()
     for file in files:
         low, high = as_utc(file.low.get("received_at")), as_utc(file.high.get("received_at"))
@@ -358,7 +358,7 @@ def minutes_in(files: Iterable[DataFile], rows: "DataFrame") -> set[datetime]:
 
 
 def _unbalanced_files(files: Iterable[DataFile]) -> list[DataFile]:
-    """The files with a row of which `unaccounted` is not 0, by their statistics."""
+    """Return the files whose statistics show a row with `unaccounted` other than 0."""
     return [file for file in files if file.low.get("unaccounted") or file.high.get("unaccounted")]
 
 
@@ -368,7 +368,7 @@ def _exact_minutes(rows: "DataFrame") -> set[datetime]:
 
 
 def cuts_of(replaced: list[DataFile], minutes: set[datetime]) -> list[datetime]:
-    """Return the minutes that divide the rows into files: as before, and before the newest minutes once there are many."""
+    """Return the minutes that divide the rows into files: those of the replaced files, and a new one if the newest is large."""
     lows = {low for file in replaced if (low := as_utc(file.low.get("minute"))) is not None}
     cuts = lows - {min(lows)} if lows else set()
     newest = max(
@@ -380,7 +380,7 @@ def cuts_of(replaced: list[DataFile], minutes: set[datetime]) -> list[datetime]:
 
 
 def _divide_rows(rows: "DataFrame", cuts: list[datetime]) -> "DataFrame":
-    """The rows, one partition (so one file) between each two cuts."""
+    """Return the rows with one partition, and so one file, between each two cuts."""
     from pyspark.sql import functions as F
 
     if not cuts:

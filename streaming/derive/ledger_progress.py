@@ -1,9 +1,9 @@
-"""Progress of the ledger: its cursor, the messages that outcomes have counted, and the rows that can be settled by that.
+"""Progress of the ledger: its cursor, the messages that outcomes have counted, and the rules that settle a row.
 
 The cursor is kept in the metadata of the ledger's own commits.
 
-The outcomes of a connection of a gateway count ranges of numbers that follow one another. What lies between them is a hole: Kafka
-deleted outcomes before they were read, or a late one is still to come. The ledger forgets old connections.
+The outcomes of an epoch count consecutive ranges of message numbers. Numbers between two ranges are a hole: Kafka deleted
+outcomes before the ledger read them, or an outcome is late. The ledger forgets old epochs.
 """
 
 import json
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 KEPT_EPOCHS: Final = 64
-"""Connections of gateways whose last number is remembered, once all that they counted has landed."""
+"""Epochs per gateway whose last number stays after all their counted messages have landed."""
 
 MOST_HOLES: Final = 64
-"""Ranges kept per connection; of more, the oldest are forgotten, as if they were counted."""
+"""Most holes kept per epoch. The oldest of more are forgotten, as if they were counted."""
 
 Holes = dict[str, dict[str, list[list[int]]]]
 """gateway -> epoch -> ranges (first, last) that no outcome counts."""
@@ -44,8 +44,8 @@ Upto = Mapping[str, Mapping[str, int]]
 
 LEFT: Final = timedelta(days=1)
 LONGEST: Final = timedelta(days=8)
-"""A message that landed so long before the ledger first sees it is not noted: its outcome came long ago, or never. `LEFT`
-goes for connections that another one followed; a session of the broker does not last longer than `LONGEST`."""
+"""No outcome is expected for a message that landed longer ago than this: `LEFT` if the gateway has a newer epoch, else `LONGEST`,
+the longest life of a session at the broker."""
 
 
 class Settling:
@@ -53,18 +53,18 @@ class Settling:
 
     Args:
         upto: gateway -> epoch -> last number counted.
-        now: the wall clock.
-        young: a row waits for the outcomes of what was received after this.
-        all_landed: all records of the messages that any outcome so far counts have landed.
-        older_landed: those of the outcomes before this pass have.
-        forgotten: gateway -> the epoch before which all that are not in `upto` were counted once.
-        holes: gateway -> epoch -> ranges (first, last) up to its last number that no outcome counts.
-        copies_known: False where this pass takes in what landed before copies were counted.
+        now: wall clock.
+        young: rows of messages received after this time still wait for outcomes.
+        all_landed: True if all records of all counted messages have landed.
+        older_landed: True if those of the outcomes before this pass have landed.
+        forgotten: gateway -> epoch; older epochs that are not in `upto` were counted once and forgotten.
+        holes: gateway -> epoch -> ranges (first, last) below its last number that no outcome counts.
+        copies_known: False if rows of this pass landed before copies were counted.
         uncertain: devices of which readings were deleted before the ledger counted them.
-        retained_since: the first day of which retention has taken nothing, where the ledger has counted nothing yet.
+        retained_since: first day from which retention has dropped nothing, for a ledger without counts; else empty.
 
     Attributes:
-        erased: hash of each device that was erased -> until when what it sent is gone on purpose, in epoch µs.
+        erased: hash of each erased device -> end of its erased time, in epoch µs.
     """
 
     def __init__(
@@ -90,19 +90,19 @@ class Settling:
 
     @property
     def may_settle(self) -> bool:
-        """True if rows that no outcome of this pass counts in can be settled."""
+        """True if rows without an outcome in this pass can be settled."""
         return self.all_landed or self.older_landed
 
     def now(self) -> "Column":
-        """The wall clock."""
+        """Return the wall clock."""
         return _moving(self._now)
 
     def young(self) -> "Column":
-        """The oldest moment that counts as young."""
+        """Return the oldest time that counts as young."""
         return _moving(self._young)
 
     def is_unknown(self) -> "Column":
-        """Return whether the fate of the row's missing messages cannot be known."""
+        """Return whether nobody can know what became of the row's missing messages."""
         from pyspark.sql import functions as F
 
         if not self._copies_known:
@@ -113,7 +113,7 @@ class Settling:
         return is_uncertain
 
     def is_erased(self) -> "Column":
-        """Return whether all messages of the row's device and minute up to then were erased."""
+        """Return whether the row's device was erased after the row's minute."""
         from pyspark.sql import functions as F
 
         if not self.erased:
@@ -122,7 +122,7 @@ class Settling:
         return F.coalesce(F.unix_micros("minute") <= until[F.sha2(F.col("device").cast("binary"), 256)], F.lit(False))
 
     def is_counted(self, gateway: "Column", epoch: "Column", number: "Column") -> "Column":
-        """Return whether an outcome counts the message, of the epochs that are in `upto`."""
+        """Return whether an outcome counts the message; False for epochs that are not in `upto`."""
         from pyspark.sql import functions as F
 
         last = F.from_json(F.lit(self._upto), "map<string, map<string, bigint>>")[gateway][epoch.cast("string")]
@@ -132,7 +132,7 @@ class Settling:
         return F.coalesce(number <= last, F.lit(False)) & ~F.coalesce(in_hole, F.lit(False))
 
     def is_forgotten(self, gateway: "Column", epoch: "Column") -> "Column":
-        """Return whether all messages of the epoch were counted once, as far as it is known."""
+        """Return whether the epoch was forgotten: as far as known, all its messages were counted."""
         from pyspark.sql import functions as F
 
         known = F.from_json(F.lit(self._upto), "map<string, map<string, bigint>>")[gateway][epoch.cast("string")]
@@ -140,7 +140,7 @@ class Settling:
         return F.coalesce(known.isNull() & (epoch < before), F.lit(False))
 
     def is_given_up(self, gateway: "Column", epoch: "Column", landed_at: "Column") -> "Column":
-        """Return whether no outcome can count the message any more: those of a connection come before those of the next."""
+        """Return whether no outcome can count the message any more; outcomes of an epoch come before those of the next."""
         from pyspark.sql import functions as F
 
         newest = F.from_json(F.lit(self._newest), "map<string, bigint>")[gateway]
@@ -149,7 +149,7 @@ class Settling:
 
 
 def _moving(moment: datetime) -> "Column":
-    """Return a constant that differs in each pass: as a plain literal it would make Spark compile the code again."""
+    """Return a time as an expression. A plain literal would make Spark compile the code again in each pass."""
     from pyspark.sql import functions as F
 
     us = int(moment.timestamp() * 1_000_000)
@@ -157,7 +157,7 @@ def _moving(moment: datetime) -> "Column":
 
 
 def later_numbers(upto: Upto, counted: OutcomeSums | None) -> dict[str, dict[str, int]]:
-    """Both maps, the newest epochs last."""
+    """Return the last numbers of both, with the newest epochs last."""
     merged = {gateway: dict(epochs) for gateway, epochs in upto.items()}
     for gateway, epochs in (counted.upto if counted else {}).items():
         known = merged.setdefault(gateway, {})
@@ -167,7 +167,7 @@ def later_numbers(upto: Upto, counted: OutcomeSums | None) -> dict[str, dict[str
 
 
 def holes_after(holes: Holes, upto: Upto, counted: OutcomeSums | None) -> Holes:
-    """The holes once these outcomes are counted as well; `upto` are the last numbers before them."""
+    """Return the holes after these outcomes were counted; `upto` are the last numbers before them."""
     found = {gateway: dict(epochs) for gateway, epochs in holes.items()}
     for gateway, epochs in (counted.upto if counted else {}).items():
         for epoch, last in epochs.items():
@@ -191,7 +191,7 @@ def _without_empty(holes: Holes) -> Holes:
 
 
 def newest_epochs(upto: Upto, landed: Upto) -> dict[str, dict[str, int]]:
-    """Without old epochs whose messages have all landed: those that the pass before knew, and no outcome counted in since."""
+    """Return the last numbers without old epochs whose messages have all landed: their last number equals that in `landed`."""
     kept = {}
     for gateway, epochs in upto.items():
         known, newest = landed.get(gateway, {}), list(epochs)[-KEPT_EPOCHS:]
@@ -202,17 +202,26 @@ def newest_epochs(upto: Upto, landed: Upto) -> dict[str, dict[str, int]]:
 
 
 def forgotten_before(upto: Upto) -> dict[str, int]:
-    """The oldest epoch of each gateway that may have forgotten some: epochs ascend, so those were before it."""
+    """Return the oldest known epoch of each gateway with forgotten epochs. Epochs ascend, so the forgotten ones are older."""
     return {gateway: min(map(int, epochs)) for gateway, epochs in upto.items() if len(epochs) >= KEPT_EPOCHS}
 
 
 @dataclass(slots=True)
 class LedgerCursor:
-    """Progress of the ledger: versions, offsets of the outcomes, the numbers of each epoch, and the rows to settle.
+    """Progress of the ledger in its source tables and topics, and its unsettled rows.
 
-    `holes` are the ranges before the last numbers that no outcome counts. `copies_known` is False where the version that
-    wrote the cursor did not count copies. `topic` is Kafka's id of the topic that the offsets are of; None where an older
-    version wrote the cursor, or Kafka has none.
+    Attributes:
+        readings: version of the table `readings` up to which rows are counted; None before the first pass.
+        dead_letters: the same for `dead_letters`.
+        outcomes: partition -> next offset of the outcomes.
+        upto: gateway -> epoch -> last number counted.
+        ends: ends of the landed topics, read after those of the outcomes.
+        all_landed: True if the landing had reached these ends.
+        unsettled: minutes with unsettled rows.
+        topic: Kafka's id of the topic of outcomes; None if an older version wrote the cursor, or Kafka has no ids.
+        duplicates: the version of `duplicates`.
+        holes: ranges below the last numbers that no outcome counts.
+        copies_known: False if the version that wrote the cursor did not count copies.
     """
 
     readings: int | None = None
@@ -247,7 +256,7 @@ class LedgerCursor:
         )
 
     def differs(self, ends: Mapping[int, int]) -> bool:
-        """Return whether the outcomes end elsewhere than where reading ended; also earlier, where a power cut took some."""
+        """Return whether the outcomes end at other offsets than were read, also at smaller ones, as after a power cut."""
         return any(self.outcomes.get(part, 0) != end for part, end in ends.items())
 
     def starts(self, ends: Mapping[int, int], topic: str | None) -> dict[int, int]:
@@ -256,21 +265,21 @@ class LedgerCursor:
         return {part: min(self.outcomes.get(part, 0), end) if is_same else 0 for part, end in ends.items()}
 
     def may_settle(self, landed: Offsets, young: datetime) -> bool:
-        """Return whether unsettled rows can be settled without changes: the landing has caught up, or notes grew old."""
+        """Return whether unsettled rows can be settled without new data: the landing has caught up, or rows are old enough."""
         if not self.has_landed(landed):
             return False
         return any(minute < young or not self.all_landed for minute in self.unsettled)
 
     def has_landed(self, landed: Offsets) -> bool:
-        """Return whether all records of the messages that the outcomes up to here count have landed."""
+        """Return whether all records of the messages that are counted up to here have landed."""
         return self.all_landed or has_landed_up_to(landed, self.ends)
 
     def landed_upto(self, before: "LedgerCursor", settling: Settling) -> Mapping[str, Mapping[str, int]]:
-        """Gateway -> epoch -> the last number counted, of what has landed; `before` is the cursor of the pass before."""
+        """Return the last counted numbers whose messages have landed; `before` is the cursor of the pass before."""
         return self.upto if settling.all_landed else before.upto if settling.older_landed else {}
 
     def forget(self, kept: dict[str, dict[str, int]]) -> None:
-        """Forget all epochs but these."""
+        """Forget all epochs except `kept`."""
         self.upto = kept
         self.holes = {
             gateway: {epoch: ranges for epoch, ranges in epochs.items() if epoch in kept.get(gateway, {})}
@@ -294,7 +303,7 @@ class LedgerCursor:
 
 
 def has_landed_up_to(landed: Offsets, ends: Offsets) -> bool:
-    """Return whether the landing has come to these ends, in every partition."""
+    """Return whether the landing has reached these ends in every partition."""
     return all(
         landed.get(topic, {}).get(part, 0) >= end for topic, parts in ends.items() for part, end in parts.items()
     )

@@ -1,7 +1,7 @@
-"""The windows of each rollup table, which of them a minute or a range touches, and the watermark that makes them final.
+"""Windows of the rollup tables: their shapes, those that a change touches, and the watermark that makes them final.
 
-Up to the watermark, event time is taken as complete. It only ever moves forward; no clock of a device moves it. Times are µs of
-the epoch.
+Readings up to the watermark count as complete. The watermark only moves forward, and no clock of a device alone moves it. Times
+are epoch µs.
 """
 
 from collections.abc import Iterable
@@ -19,15 +19,15 @@ DAY_US: Final = 24 * HOUR_US
 
 
 def floor_to_step(at: int, step: int) -> int:
-    """The multiple of a step at or before a moment."""
+    """Return the largest multiple of `step` at or before `at`."""
     return at - at % step
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedRange:
-    """Readings that were changed: those of one device (None: of any) from one moment to another, both inclusive.
+    """Range of changed readings: of one device (None: of all) from `low` to `high`, both inclusive.
 
-    `hashed`: the device is named by its SHA-256, as one that was erased.
+    `hashed`: `device` is the SHA-256 of an erased device.
     """
 
     device: str | None
@@ -38,9 +38,9 @@ class ChangedRange:
 
 @dataclass(frozen=True, slots=True)
 class WindowShape:
-    """One table's windows: `length` long, one beginning every `step`; rows of one `slice` lie together in one file.
+    """Windows of one table: each has this `length`, and one begins every `step`. Rows of one `slice` of time are in one file.
 
-    A pass rewrites the files of the slices that it touches, so a slice is as long as its rows stay few; it divides the day.
+    A pass rewrites the files of the slices that it touches, so a slice is short enough to have few rows. Slices divide the day.
     """
 
     table: Table
@@ -49,7 +49,7 @@ class WindowShape:
     slice: int
 
     def slices(self, minutes: Iterable[int]) -> set[int]:
-        """The slices of the windows that hold any of these minutes."""
+        """Return the starts of the slices with windows that contain any of these minutes."""
         found = set()
         for minute in minutes:
             found.add(floor_to_step(floor_to_step(minute, self.step), self.slice))
@@ -57,11 +57,11 @@ class WindowShape:
         return found
 
     def slices_between(self, low: int, high: int) -> range:
-        """The slices of the windows that overlap a range (both ends inclusive)."""
+        """Return the starts of the slices with windows that overlap a range (both ends inclusive)."""
         return range(floor_to_step(low - self.length + 1, self.slice), floor_to_step(high, self.slice) + 1, self.slice)
 
     def closed(self, starts: Iterable[int], watermark: int) -> set[int]:
-        """Return those of these windows that end at or before the watermark, by their starts."""
+        """Return the starts of those windows that end at or before the watermark."""
         return {start for start in starts if start + self.length <= watermark}
 
 
@@ -76,13 +76,13 @@ SHAPES: Final = (
 
 @dataclass(slots=True)
 class Watermark:
-    """Decides from what was seen, and from how long nothing was, up to where windows are final.
+    """Rule for the watermark, from the newest readings and the time without readings.
 
     Args:
-        delay: how far it stays behind the newest reading.
-        idle: after so long without a reading it follows the wall clock, `delay + idle` behind it, so that a quiet fleet
-            still gets its last windows final.
-        heard_at: when readings last came; at first, when the process began.
+        delay: distance to the newest reading.
+        idle: time without readings after which the watermark follows the wall clock, `delay + idle` behind it. So the last
+            windows of a silent fleet become final too.
+        heard_at: when readings last came; at first, the start of the process.
     """
 
     delay: int
@@ -94,16 +94,16 @@ class Watermark:
         self.heard_at = max(self.heard_at, now)
 
     def after(self, current: int | None, newest: int | None, now: int) -> int | None:
-        """The watermark that follows `current`; None while no reading was ever seen.
+        """Return the watermark after `current`; None before the first reading.
 
         Args:
-            current: the one so far.
-            newest: the largest of min(event time, receive time + allowed skew) of the new readings, where there are any.
-            now: the wall clock.
+            current: the watermark so far.
+            newest: largest min(event time, receive time + allowed skew) of the new readings; None without new readings.
+            now: wall clock.
         """
         reached = [] if current is None else [current]
         if newest is not None:
-            # A gateway whose clock is ahead must not make windows final that have not begun.
+            # A gateway whose clock is ahead must not make future windows final.
             reached.append(min(newest - self.delay, now))
         if reached and now - self.heard_at >= self.idle:
             reached.append(now - self.delay - self.idle)

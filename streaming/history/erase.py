@@ -1,9 +1,8 @@
-"""Erases one device from every table: the handler of the request `erase`.
+"""Erasure of one device from every table: the handler of the request `erase`.
 
-One transaction per table, the hot path's tables first; then the derived tables take that in, and what they still hold of
-the device is removed too. Killed anywhere, the request continues where it was.
-
-First it waits for the landing and the SQL streams: records in Kafka that they have not read may hold the device.
+It first waits until the landing and the SQL streams have read Kafka, because unread records may contain the device. Each table
+is one transaction, with the landed tables first. The derived tables then take in these changes, and their remaining rows of the
+device are removed. After a kill at any point, the request continues where it was.
 """
 
 import time
@@ -47,12 +46,12 @@ _NOTHING: Final = {"rows": 0, "files": 0}
 
 LONGEST_WAIT_SECONDS: Final = 120.0
 STALLED_SECONDS = 30.0
-"""Without a batch for so long, waiting brings nothing."""
+"""Time without progress after which the wait for unread records ends."""
 POLL_SECONDS: Final = 0.1
 
 
 def erase(writer: WriterContext, request: Request) -> dict[str, Any]:
-    """Erase the device in the request's arguments; returns the receipt, which is also kept under `_erasures`.
+    """Erase the device that the request's arguments name; return the receipt, which is also kept under `_erasures`.
 
     Raises:
         TidegateError: no table knows the device.
@@ -78,7 +77,7 @@ def erase(writer: WriterContext, request: Request) -> dict[str, Any]:
 
 
 def _begin_logs_again(writer: WriterContext, request: Request, receipt: ErasureReceipt) -> None:
-    """Also of tables that held nothing of it now: their older versions may have."""
+    """Begin the log of every table again, also of tables without rows of the device: their older versions may have some."""
     # Source tables come first: the cursors of derived tables may then pass the change.
     for name in sorted(table_names(writer.root), key=lambda each: each not in TABLES):
         entry = receipt.tables.setdefault(name, dict(_NOTHING))
@@ -91,7 +90,7 @@ def _begin_logs_again(writer: WriterContext, request: Request, receipt: ErasureR
 
 
 def _stop_stream(writer: WriterContext, name: str) -> None:
-    """A stream's own commits and ours must not take away the same files; the next pass starts it again."""
+    """Stop a stream, so that its commits and this one never remove the same files. The next pass starts it again."""
     if (streams := supervisor_of(writer.root)) is not None:
         streams.stop_stream(name)
 
@@ -131,7 +130,7 @@ def _erase_from(writer: WriterContext, request: Request, receipt: ErasureReceipt
     erased = {"rows": match.row_count, "files": len(match.files)}
     erased |= {"letters_cut": naming.count} if name == DEAD_LETTERS.name else {}
     metadata = {"request": request.mark(), "erased": erased}
-    # The newest cursor is never further from the newest commit than its reader looks.
+    # Copy the cursor into this commit: its reader looks for it only in the newest commits.
     if name not in TABLES and (cursor := read_cursor(writer.root, name)) is not None:
         metadata["derived"] = cursor
 
@@ -149,7 +148,7 @@ def _note(writer: WriterContext, receipt: ErasureReceipt, name: str, entry: dict
 
 
 def _derive(writer: WriterContext, receipt: ErasureReceipt) -> str:
-    """Let the derived tables take in what landed and what was erased, so that nothing of it comes to them later."""
+    """Run the derivations until they have taken in the landed and the erased rows, so that the device does not come back."""
     run = writer.background_tasks.get("derive") or Deriver(derivations(writer)).run_pass
     try:
         for _ in range(MOST_PASSES):
@@ -202,19 +201,19 @@ def _finish(writer: WriterContext, receipt: ErasureReceipt, device: str, unlooke
 
 @dataclass(frozen=True, slots=True)
 class UnreadRecords:
-    """Unread records in Kafka; `landing` is None if Kafka or the checkpoint cannot tell."""
+    """Numbers of unread records in Kafka; `landing` is None if they are unknown."""
 
     landing: int | None
     streams: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def total(self) -> int:
-        """All together."""
+        """Number of all unread records."""
         return (self.landing or 0) + sum(self.streams.values())
 
 
 def await_positions(writer: WriterContext) -> UnreadRecords:
-    """Wait until the present records in Kafka are read; return the unread ones if it takes too long or nothing lands."""
+    """Wait until the present records in Kafka are read; return those still unread after 120 s, or after 30 s without progress."""
     try:
         ends = {topic: end_offsets(writer.kafka, topic) for topic in writer.topics.names}
         found = _unread(writer, ends)
@@ -237,7 +236,7 @@ def _unread(writer: WriterContext, ends: Offsets) -> UnreadRecords:
     for name, stream in load_applied(writer.root).items():
         path = checkpoint_path(writer.settings.checkpoint, name, stream.incarnation)
         at = StreamCheckpoint(writer.spark, path).next_offsets() or stream.start
-        # A stream reads some of the topics only.
+        # A stream reads only some of the topics.
         if count := _unread_count(at, {topic: parts for topic, parts in ends.items() if topic in at}):
             streams[name] = count
     return UnreadRecords(_unread_count(done, ends), streams)

@@ -1,7 +1,7 @@
-"""Takes a device out of what names it next to the tables: in files, and in what gateways keep of it in Kafka.
+"""Erasure of a device's traces outside of the tables: in files, and in the state of the gateways in Kafka.
 
-The files are identities, journals, answers of requests, repair copies, and what SQL streams sent under plans that were lost.
-Gateways that run are asked to forget the device too.
+The files are identities, journals, answers to requests, copies of repairs, and records that SQL streams sent under lost plans.
+Running gateways are asked to forget the device too.
 """
 
 import json
@@ -36,13 +36,13 @@ REDRIVES: Final = "_redrive"
 _OWN: Final = "tidegate/"
 """Key of a gateway's own state: a JSON object by device with each device's last numbers."""
 _LEAST_NAME: Final = 4
-"""Characters of an id below which it occurs in any value by chance; only keys are then compared."""
+"""Shorter ids occur in values by chance, so only keys are compared with them."""
 
 
 def forget_traces(writer: WriterContext, device: str) -> dict[str, Any]:
-    """Take the device out of everything else under the root that this process writes; returns what was found.
+    """Remove the device from all files under the root that this process writes; return what was found.
 
-    The journal of `tidegate dlq` names letters by Kafka offset; only its `why` may name a device.
+    The journal of `tidegate dlq` names dead letters by Kafka offset; only its `why` may name a device.
     """
     _forget_identities(writer, device)
     names = DeviceNames(device)
@@ -53,7 +53,7 @@ def forget_traces(writer: WriterContext, device: str) -> dict[str, Any]:
         "answers_deleted": _forget_answers(writer.root, names),
         "redrives_renamed": _forget_redrives(writer.root, names),
         "repair_copies_deleted": _forget_copies(writer.root, names),
-        **({"sent_records_forgotten": sent} if sent else {}),  # only after a lost plan is there any
+        **({"sent_records_forgotten": sent} if sent else {}),  # only after a lost plan
     }
 
 
@@ -68,11 +68,13 @@ def _forget_identities(writer: WriterContext, device: str) -> None:
         held.forget(device)
         held.close()
     elif is_local(writer.root):
-        shutil.rmtree(points_folder(snapshot), ignore_errors=True)  # nothing names it: it is read from the table again
+        shutil.rmtree(
+            points_folder(snapshot), ignore_errors=True
+        )  # without names: the next start reads it from the table
 
 
 def _forget_answers(root: str, names: DeviceNames) -> int:
-    """Take the device out of answers: arguments, reason, result."""
+    """Delete answers whose arguments, reason or result name the device."""
     deleted = 0
     for path in (_local(root) / REQUESTS / DONE).glob("*.json"):
         if names.in_file(path):
@@ -82,7 +84,7 @@ def _forget_answers(root: str, names: DeviceNames) -> int:
 
 
 def _forget_redrives(root: str, names: DeviceNames) -> int:
-    """Entries of the redrives' journal keep everything but the device's id."""
+    """Replace the device's id in the journal of redrives; the entries stay."""
     changed = 0
     for path in (_local(root) / REDRIVES).glob("[!.]*.jsonl"):
         lines = path.read_text("utf-8").splitlines()
@@ -94,7 +96,7 @@ def _forget_redrives(root: str, names: DeviceNames) -> int:
 
 
 def _forget_copies(root: str, names: DeviceNames) -> int:
-    """Delete repairs' copies that name the device, except for their reports; a part of a copy is useless."""
+    """Delete copies of repairs that name the device, without their reports. A part of a copy would be useless."""
     deleted = 0
     for copy in [path for path in (_local(root) / REPAIR_FOLDER).glob("*") if path.is_dir()]:
         report = copy / "report.json"
@@ -110,7 +112,7 @@ def _forget_copies(root: str, names: DeviceNames) -> int:
 
 
 def _forget_sent(root: str, names: DeviceNames) -> int:
-    """Forget records that streams still compare with their topics. If one comes again, it is sent again."""
+    """Delete records that streams still compare with their topics. A stream sends such a record again if it comes again."""
     forgotten = 0
     for path in (_local(root) / STREAMS).glob("[!.]*.sent"):
         if not any(names.in_text(text) for text in _texts(path)):
@@ -137,7 +139,7 @@ def _local(root: str) -> Path:
 
 
 def forget_state(kafka: KafkaSettings, device: str, *, topic: str = GATEWAY_STATE) -> dict[str, Any]:
-    """Replace what names the device; returns how many records, or why that was not possible."""
+    """Replace the records of the gateways' state that name the device; return their number, or why that was not possible."""
     try:
         records = [OutgoingRecord(encode_forget(device), FORGET_KEY.encode())]
         records += [
@@ -153,9 +155,9 @@ def forget_state(kafka: KafkaSettings, device: str, *, topic: str = GATEWAY_STAT
 
 
 def plan_replacements(found: Iterable[tuple[str, bytes]], device: str) -> Iterator[tuple[str, bytes | None]]:
-    """The keys that name the device, with the value without it; None removes the key.
+    """Yield each key that names the device, with its value without the device; None removes the key.
 
-    A decoder's state of a node is deleted as a whole: the node is asked for it again when it sends the next time.
+    A decoder's state of a node is removed as a whole: the gateway asks the node for it again at its next message.
     """
     names = DeviceNames(device)
     for key, value in found:

@@ -1,4 +1,4 @@
-"""The Delta table of a stream's output: its definition, allowed changes, time column and deletion."""
+"""The Delta table of a SQL stream: its definition, allowed changes, time column and deletion."""
 
 import json
 import shutil
@@ -20,7 +20,7 @@ _TIMES: Final = ("event_time", "window_start", "received_at", "kafka_time")
 
 
 def _table_of(name: str, columns: tuple[tuple[str, str], ...]) -> Table:
-    """The definition of a stream's table: partitioned by `date` where the output has such a day."""
+    """Return the definition of a stream's table; it is partitioned by `date` if the output has that column."""
     plain = [column for column, kind in columns if kind in _PLAIN]
     return Table(
         name=name,
@@ -32,10 +32,10 @@ def _table_of(name: str, columns: tuple[tuple[str, str], ...]) -> Table:
 
 
 def ensure_table(root: str, name: str, schema: str, *, log_retention_hours: int) -> Table:
-    """Make the table, or add the columns that are new; `schema` is Spark's JSON, which is Delta's too.
+    """Create the table, or add new columns; `schema` is Spark's JSON, which is also Delta's.
 
     Raises:
-        ConfigError: a column that is there has another type.
+        ConfigError: an existing column has another type.
     """
     from deltalake import DeltaTable, Schema
 
@@ -58,16 +58,16 @@ def ensure_table(root: str, name: str, schema: str, *, log_retention_hours: int)
 
 
 def refuse_other_types(root: str, name: str, schema: str, *, other_fix: str | None = None) -> None:
-    """Refuse a definition whose column has another type than the table's column of that name; its other columns may differ.
+    """Reject a definition in which a column has another type than in the table. Columns may be missing or new.
 
     Args:
-        root: of the tables.
-        name: of the table.
-        schema: what is to be written, as Spark's JSON.
-        other_fix: how to create the table again, if not by dropping the stream.
+        root: root of the tables.
+        name: name of the table.
+        schema: schema of the new rows, as Spark's JSON.
+        other_fix: next step that creates the table again; by default, drop the stream.
 
     Raises:
-        ConfigError: names the column, both types and what to do.
+        ConfigError: a type differs; the text names the column, both types and the next step.
     """
     from deltalake import DeltaTable, Schema
 
@@ -96,7 +96,7 @@ def _kind(kind: Any) -> str:
 
 
 def table_schema(schema: str) -> str:
-    """A schema without Spark's private metadata, everything nullable: what a later definition writes may lack columns."""
+    """Return a schema without Spark's metadata and with nullable columns only, as later definitions may leave columns out."""
     return json.dumps(_relaxed(json.loads(schema)))
 
 
@@ -114,10 +114,10 @@ def _relaxed(kind: Any) -> Any:
 
 
 def time_expression(schema: "StructType", name: str = "the stream") -> tuple[str, str]:
-    """The column and the SQL that gives its time: a window's start, else event_time, else the first time there is.
+    """Return the time column and the SQL of its time: a window's start, else event_time, else the first timestamp.
 
     Raises:
-        ConfigError: no column is a time.
+        ConfigError: no column is a timestamp.
     """
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     for column, kind in kinds.items():
@@ -132,10 +132,10 @@ def time_expression(schema: "StructType", name: str = "the stream") -> tuple[str
 
 
 def delete_table(writer: WriterContext, name: str) -> None:
-    """Delete the table with its log, and Delta's cached state of it; nothing happens if it does not exist.
+    """Delete the table with its log, and Delta's cached state of it; do nothing if it does not exist.
 
     Raises:
-        TidegateError: it is a table of Tidegate itself.
+        TidegateError: it is not a stream's table, but one of Tidegate's own.
     """
     if name in ALL_TABLES:
         message = f"{name} is not the table of a stream."

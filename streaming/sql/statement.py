@@ -1,6 +1,6 @@
-"""The statement of a stream as Spark parses it: one query that only reads, and its sources.
+"""The statement of a SQL stream as Spark parses it: one read-only query, and its sources.
 
-A source is a stream (a topic in Kafka) or a static Delta table, found by its name.
+A source is a stream (a topic in Kafka) or a static Delta table.
 """
 
 from collections.abc import Mapping
@@ -21,15 +21,15 @@ __all__ = ["StatementSources", "StreamSource", "find_sources", "first_line", "re
 
 
 def read_statement(session: "SparkSession", body: str, where: str) -> CheckedQuery:
-    """Parse and check a statement; nothing of it runs.
+    """Parse and check a statement without running it.
 
     Args:
-        session: of the stream.
+        session: session of the stream.
         body: the statement.
-        where: the file, for people.
+        where: name of the file, for error texts.
 
     Raises:
-        ConfigError: it is not one query that only reads, or not SQL.
+        ConfigError: it is not SQL, or not a single read-only query.
     """
     from pyspark.errors import ParseException
 
@@ -41,14 +41,14 @@ def read_statement(session: "SparkSession", body: str, where: str) -> CheckedQue
 
 
 def first_line(error: BaseException) -> str:
-    """Spark's first sentence about a wrong statement, without plan and stack."""
+    """Return Spark's first sentence about a wrong statement, without plan and stack; at most 600 characters."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:600] if lines else type(error).__name__
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSource:
-    """A stream: its topic, and for another stream's output the schema of its JSON (None for `readings`)."""
+    """A stream that a statement reads; `schema` is the JSON schema of a SQL stream's output, None for `readings`."""
 
     name: str
     topic: str
@@ -57,7 +57,7 @@ class StreamSource:
 
 @dataclass(frozen=True, slots=True)
 class StatementSources:
-    """All that a statement reads."""
+    """All sources of a statement."""
 
     streams: tuple[StreamSource, ...]
     tables: tuple[str, ...]
@@ -82,10 +82,10 @@ def find_sources(
     applied: Mapping[str, AppliedStream],
     where: str,
 ) -> StatementSources:
-    """Each relation of the statement: `readings`, else an applied stream with a topic, else a table under the root.
+    """Find the source of each relation of the statement: `readings`, else an applied stream with a topic, else a table.
 
     Raises:
-        ConfigError: the statement is not one query that only reads, or a name is none of these.
+        ConfigError: the statement is not a single read-only query, or it names an unknown source or its own stream.
     """
     relations = read_statement(session, definition.body, where).relations
     streams, tables = [], []

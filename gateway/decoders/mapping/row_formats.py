@@ -1,8 +1,8 @@
-"""Rows of cells, `key=value` pairs and columns to documents, by a mapping's `format` (see `text_settings`).
+"""Readers of rows, `key=value` pairs and columns: they make documents by a mapping's `format` (see `text_settings`).
 
 Columns are an object of arrays. It becomes an array of rows, so that each row has its own time and place:
 `{"time": [0, 5], "t": [20.5, 21]}` becomes `{"rows": [{"time": 0, "t": 20.5}, {"time": 5, "t": 21}]}`.
-Time and memory grow with the text, which the payload limit bounds; rows and pairs are counted.
+Time and memory grow with the text, which the payload limit bounds. Numbers of rows and pairs have limits too.
 """
 
 import csv

@@ -1,8 +1,7 @@
-"""Rules of a mapping for values, whatever their names.
+"""Compiled rules of a mapping for values, whatever their names: numbers, qualities and quantities.
 
-Numbers: taken from text and scaled. Exact: the result is the double nearest to the decimal result.
-Quality next to a value: good values are kept, bad ones rejected, the rest flagged.
-Quantities: inner objects that are one reading.
+Numbers are taken from text and scaled; the result is the double nearest to the exact decimal result. A quality next to a value
+keeps good values, rejects bad ones and flags the rest. A quantity is an inner object that is one reading.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Sparkplug B payload bytes to metrics: the protobuf message `org.eclipse.tahu.protobuf.Payload`, and a rebirth request.
+"""Sparkplug B payloads: the protobuf message `org.eclipse.tahu.protobuf.Payload` to metrics, and a rebirth request to bytes.
 
 Values stay in wire form: their meaning depends on the datatype, which only the birth gives.
 Source: Sparkplug 3.0.0, chapter 6 (payloads) and sparkplug_b.proto.
@@ -81,7 +81,7 @@ def read_payload(data: bytes, *, max_metrics: int, max_bytes: int) -> SparkplugP
 
     Raises:
         BadProtobuf: these bytes are not a Sparkplug payload.
-        TooMany: it has more than `max_metrics` metrics.
+        TooManyMetrics: it has more than `max_metrics` metrics.
     """
     payload, rest = SparkplugPayload([]), []
     metrics = payload.metrics
@@ -275,7 +275,7 @@ def read_template(data: bytes, *, max_metrics: int) -> list[SparkplugMetric] | N
 
     Raises:
         BadProtobuf: these bytes are not a template.
-        TooMany: it has more than `max_metrics` members.
+        TooManyMetrics: it has more than `max_metrics` members.
     """
     members: list[SparkplugMetric] = []
     for field in _read_short_fields(data, max_metrics + _MAX_FIELDS):
