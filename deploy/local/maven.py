@@ -35,49 +35,6 @@ _SALT = b"Mighty Aphrodite"
 PASSWORD = "changeit"  # noqa: S105 - Java's customary word; the file holds public certificates only
 
 
-def trust_options(folder: Path) -> list[str]:
-    """Return Java options to trust this machine's list of certificates; empty without a list, or if Java already has one."""
-    bundle = find_bundle()
-    if bundle is None or "javax.net.ssl.trustStore" in os.environ.get("JAVA_TOOL_OPTIONS", ""):
-        return []
-    store = folder / "trusted.jks"
-    try:
-        write_key_store(bundle, store)
-    except (ssl.SSLError, OSError):  # the list cannot be read: use Java's own one
-        return []
-    return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={PASSWORD}"]
-
-
-def find_bundle() -> Path | None:
-    """Return the file of trusted certificates: the one that the environment names for pip, else the system's; None if missing."""
-    places = [os.environ.get(name) for name in NAMED_BY]
-    places += [ssl.get_default_verify_paths().cafile, *USUAL_PLACES]
-    return next((Path(place) for place in places if place and Path(place).is_file()), None)
-
-
-def write_key_store(bundle: Path, store: Path) -> int:
-    """Write all certificates of a PEM file to a Java key store; return their number."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.load_verify_locations(cafile=str(bundle))
-    certificates = context.get_ca_certs(binary_form=True)
-    entries = [_entry(number, certificate) for number, certificate in enumerate(certificates)]
-    body = struct.pack(">III", 0xFEEDFEED, 2, len(entries)) + b"".join(entries)
-    checksum = hashlib.sha1(PASSWORD.encode("utf-16-be") + _SALT + body, usedforsecurity=False).digest()
-    store.write_bytes(body + checksum)
-    return len(entries)
-
-
-def _entry(number: int, certificate: bytes) -> bytes:
-    milliseconds = int(time.time() * 1000)
-    head = struct.pack(">I", 2) + _text(f"ca{number}") + struct.pack(">Q", milliseconds) + _text("X.509")
-    return head + struct.pack(">I", len(certificate)) + certificate
-
-
-def _text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack(">H", len(raw)) + raw
-
-
 def find_mirror(home: Path) -> str | None:
     """Return the repository address of this machine's mirror; None for Ivy's default."""
     if named := os.environ.get(MIRROR_VARIABLE):
@@ -174,3 +131,46 @@ def failure_line(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.is_file() else []
     telling = [line.strip() for line in lines if re.search(r"ERROR|Exception|not found|timed out|refused", line)]
     return telling[-1][:200] if telling else "Ivy ended without output"
+
+
+def trust_options(folder: Path) -> list[str]:
+    """Return Java options to trust this machine's list of certificates; empty without a list, or if Java already has one."""
+    bundle = find_bundle()
+    if bundle is None or "javax.net.ssl.trustStore" in os.environ.get("JAVA_TOOL_OPTIONS", ""):
+        return []
+    store = folder / "trusted.jks"
+    try:
+        write_key_store(bundle, store)
+    except (ssl.SSLError, OSError):  # the list cannot be read: use Java's own one
+        return []
+    return [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={PASSWORD}"]
+
+
+def find_bundle() -> Path | None:
+    """Return the file of trusted certificates: the one that the environment names for pip, else the system's; None if missing."""
+    places = [os.environ.get(name) for name in NAMED_BY]
+    places += [ssl.get_default_verify_paths().cafile, *USUAL_PLACES]
+    return next((Path(place) for place in places if place and Path(place).is_file()), None)
+
+
+def write_key_store(bundle: Path, store: Path) -> int:
+    """Write all certificates of a PEM file to a Java key store; return their number."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cafile=str(bundle))
+    certificates = context.get_ca_certs(binary_form=True)
+    entries = [_entry(number, certificate) for number, certificate in enumerate(certificates)]
+    body = struct.pack(">III", 0xFEEDFEED, 2, len(entries)) + b"".join(entries)
+    checksum = hashlib.sha1(PASSWORD.encode("utf-16-be") + _SALT + body, usedforsecurity=False).digest()
+    store.write_bytes(body + checksum)
+    return len(entries)
+
+
+def _entry(number: int, certificate: bytes) -> bytes:
+    milliseconds = int(time.time() * 1000)
+    head = struct.pack(">I", 2) + _text(f"ca{number}") + struct.pack(">Q", milliseconds) + _text("X.509")
+    return head + struct.pack(">I", len(certificate)) + certificate
+
+
+def _text(value: str) -> bytes:
+    raw = value.encode()
+    return struct.pack(">H", len(raw)) + raw

@@ -51,28 +51,6 @@ FIGURES: Final = 34
 """Columns of label and figures in the waterfall."""
 
 
-def _short(milliseconds: float | None) -> str:
-    if milliseconds is None:
-        return "-"
-    most = 1000 * LATENCY_BUCKETS[-1]
-    return f"{milliseconds:.0f}" if milliseconds < most else f">{most:.0f}"
-
-
-def render_waterfall(hops: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
-    """Yield a line per hop with p50, p95 and a bar. Each bar is as long as the p50, and begins where the bar above it ends."""
-    known = [hop for hop in hops if hop["p50"] is not None]
-    if known:
-        yield f"{'':<20}p50    p95"
-    whole = sum(max(0.0, hop["p50"]) for hop in known)
-    columns, begun = max(1, width - FIGURES), 0.0
-    for hop in known:
-        ended = begun + max(0.0, hop["p50"])
-        left, right = (round(columns * at / whole) if whole else 0 for at in (begun, ended))
-        bar = " " * min(left, columns - 1) + "#" * max(1, right - left)
-        yield f"{LABELS.get(hop['hop'], hop['hop']):<17}{_short(hop['p50']):>6} {_short(hop['p95']):>6} ms {bar}".rstrip()
-        begun = ended
-
-
 def render_status(status: Status, *, colour: bool = False, height: int | None = None) -> str:
     """Return parts, figures, alerts and the next step as text.
 
@@ -94,6 +72,28 @@ def render_status(status: Status, *, colour: bool = False, height: int | None = 
     if len(lines) <= height:
         return "\n".join(lines)
     return "\n".join([*lines[: height - 1], f"… {len(lines) - height + 1} more lines: `tidegate status`"])
+
+
+def render_waterfall(hops: Sequence[Mapping[str, Any]], width: int) -> Iterator[str]:
+    """Yield a line per hop with p50, p95 and a bar. Each bar is as long as the p50, and begins where the bar above it ends."""
+    known = [hop for hop in hops if hop["p50"] is not None]
+    if known:
+        yield f"{'':<20}p50    p95"
+    whole = sum(max(0.0, hop["p50"]) for hop in known)
+    columns, begun = max(1, width - FIGURES), 0.0
+    for hop in known:
+        ended = begun + max(0.0, hop["p50"])
+        left, right = (round(columns * at / whole) if whole else 0 for at in (begun, ended))
+        bar = " " * min(left, columns - 1) + "#" * max(1, right - left)
+        yield f"{LABELS.get(hop['hop'], hop['hop']):<17}{_short(hop['p50']):>6} {_short(hop['p95']):>6} ms {bar}".rstrip()
+        begun = ended
+
+
+def _short(milliseconds: float | None) -> str:
+    if milliseconds is None:
+        return "-"
+    most = 1000 * LATENCY_BUCKETS[-1]
+    return f"{milliseconds:.0f}" if milliseconds < most else f">{most:.0f}"
 
 
 def _joined(*sections: Sequence[str]) -> str:

@@ -43,24 +43,6 @@ _BROKER_LINE: Final = re.compile(
 )
 
 
-def part_alerts(parts: Mapping[str, Mapping[str, Any]], *, disk_free_bytes: int) -> list[dict[str, str]]:
-    """Return an alert for each fault of a part or of the disk, with the next step."""
-    found = [
-        {"part": name, "text": f"{name}: {(part['detail'] or part['state']).rstrip('.')}. See `tidegate logs {name}`."}
-        for name, part in parts.items()
-        if part["state"] in ("restarting", "failed") or _was_ready(part)
-    ]
-    if disk_free_bytes < LOW_DISK_BYTES:
-        text = f"Only {disk_free_bytes // 1024**2} MB of disk are free. On a full disk the gateway stops accepting messages."
-        found.append({"part": "disk", "text": text})
-    return found
-
-
-def _was_ready(part: Mapping[str, Any]) -> bool:
-    """Return whether a part has been ready and is not now, although it was not stopped."""
-    return part["state"] == "down" or (part["state"] == "starting" and part.get("seconds") is not None)
-
-
 class Supervisor:
     """One embedded run. The thread that owns it calls `tick` a few times per second.
 
@@ -200,6 +182,24 @@ class Supervisor:
 
     def _disk_free(self) -> int:
         return shutil.disk_usage(self._data).free
+
+
+def part_alerts(parts: Mapping[str, Mapping[str, Any]], *, disk_free_bytes: int) -> list[dict[str, str]]:
+    """Return an alert for each fault of a part or of the disk, with the next step."""
+    found = [
+        {"part": name, "text": f"{name}: {(part['detail'] or part['state']).rstrip('.')}. See `tidegate logs {name}`."}
+        for name, part in parts.items()
+        if part["state"] in ("restarting", "failed") or _was_ready(part)
+    ]
+    if disk_free_bytes < LOW_DISK_BYTES:
+        text = f"Only {disk_free_bytes // 1024**2} MB of disk are free. On a full disk the gateway stops accepting messages."
+        found.append({"part": "disk", "text": text})
+    return found
+
+
+def _was_ready(part: Mapping[str, Any]) -> bool:
+    """Return whether a part has been ready and is not now, although it was not stopped."""
+    return part["state"] == "down" or (part["state"] == "starting" and part.get("seconds") is not None)
 
 
 def broker_alerts(lines: Iterable[str], *, now: float) -> list[dict[str, str]]:

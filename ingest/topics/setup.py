@@ -39,31 +39,6 @@ SHOWN_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.02
 
 
-def await_topics(client: AdminClient, names: Collection[str], *, there: bool = True) -> None:
-    """Wait until Kafka shows these topics, each partition with a leader; with `there=False`, until it shows none of them.
-
-    A request right after the controller's answer may get the opposite answer. Returns after five seconds at the latest,
-    without an error: the change is made, although this user may never see it.
-    """
-    deadline, waiting = time.monotonic() + SHOWN_SECONDS, set(names)
-    while waiting and (left := deadline - time.monotonic()) > 0:
-        asked = client.describe_topics(TopicCollection(sorted(waiting)), request_timeout=left)
-        waiting = {name for name, future in asked.items() if _is_late(future, left, there=there)}
-        if waiting:
-            time.sleep(PAUSE_SECONDS)
-
-
-def _is_late(future: "Future[Any]", seconds: float, *, there: bool) -> bool:
-    try:
-        found = future.result(seconds)
-    except TimeoutError:
-        return True
-    except KafkaException as error:
-        # Waiting does not help with other errors, such as a missing right.
-        return there and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-    return not there or any(one.leader is None for one in found.partitions)
-
-
 def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = lambda name: None) -> list[str]:
     """Create the missing topics (`on_made` gets each name) and compare the existing ones.
 
@@ -133,6 +108,31 @@ def delete_topic(settings: KafkaSettings, name: str) -> None:
             raise missing_right(settings, f"delete topic {name}", "DELETE") from error
         raise
     await_topics(client, [name], there=False)
+
+
+def await_topics(client: AdminClient, names: Collection[str], *, there: bool = True) -> None:
+    """Wait until Kafka shows these topics, each partition with a leader; with `there=False`, until it shows none of them.
+
+    A request right after the controller's answer may get the opposite answer. Returns after five seconds at the latest,
+    without an error: the change is made, although this user may never see it.
+    """
+    deadline, waiting = time.monotonic() + SHOWN_SECONDS, set(names)
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        asked = client.describe_topics(TopicCollection(sorted(waiting)), request_timeout=left)
+        waiting = {name for name, future in asked.items() if _is_late(future, left, there=there)}
+        if waiting:
+            time.sleep(PAUSE_SECONDS)
+
+
+def _is_late(future: "Future[Any]", seconds: float, *, there: bool) -> bool:
+    try:
+        found = future.result(seconds)
+    except TimeoutError:
+        return True
+    except KafkaException as error:
+        # Waiting does not help with other errors, such as a missing right.
+        return there and error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+    return not there or any(one.leader is None for one in found.partitions)
 
 
 def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool:

@@ -65,25 +65,6 @@ LATE_DERIVED: Final = timedelta(hours=26)
 """Times after midnight until which rows of the day before are expected; derivations also correct windows of that day."""
 
 
-def drop_old_copies(root: str, *, now: float, keep_days: int) -> int:
-    """Delete copies under `_repair` that are older than `keep_days` (0 keeps all); return their number.
-
-    `now` is in epoch seconds. Nothing happens on an object store.
-    """
-    if not is_local(root) or keep_days <= 0:
-        return 0
-    oldest, dropped = datetime.fromtimestamp(now, UTC) - timedelta(days=keep_days), 0
-    for copy in (to_path(root) / REPAIR_FOLDER).glob("*T*"):
-        try:
-            made_at = datetime.strptime(copy.name, "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
-        except ValueError:
-            continue  # not made by a repair
-        if copy.is_dir() and made_at < oldest:
-            shutil.rmtree(copy, ignore_errors=True)
-            dropped += 1
-    return dropped
-
-
 class MaintenanceGauges:
     """Gauges of the tables' sizes, and of how long tables wait for maintenance."""
 
@@ -386,3 +367,22 @@ def _open_from(name: str) -> date:
 def maintenance_report(kept: TableMaintenance) -> dict[str, Any]:
     """Return the result as JSON-ready data."""
     return {name: getattr(kept, name) for name in TableMaintenance.__slots__}
+
+
+def drop_old_copies(root: str, *, now: float, keep_days: int) -> int:
+    """Delete copies under `_repair` that are older than `keep_days` (0 keeps all); return their number.
+
+    `now` is in epoch seconds. Nothing happens on an object store.
+    """
+    if not is_local(root) or keep_days <= 0:
+        return 0
+    oldest, dropped = datetime.fromtimestamp(now, UTC) - timedelta(days=keep_days), 0
+    for copy in (to_path(root) / REPAIR_FOLDER).glob("*T*"):
+        try:
+            made_at = datetime.strptime(copy.name, "%Y%m%dT%H%M%S%f").replace(tzinfo=UTC)
+        except ValueError:
+            continue  # not made by a repair
+        if copy.is_dir() and made_at < oldest:
+            shutil.rmtree(copy, ignore_errors=True)
+            dropped += 1
+    return dropped

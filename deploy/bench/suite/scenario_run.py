@@ -36,22 +36,6 @@ _HELD: Final = 0.95
 _NO_FIGURES: Final = ("curves", "limit", "over_time")
 
 
-def revision(folder: Path = Path(__file__).parent) -> str:
-    """Return the revision, such as `1a2b3c4d5e6f`, with `-dirty` if files differ from it; empty for an installed wheel."""
-    try:
-        commit = _git(folder, "rev-parse", "--short=12", "HEAD")
-        return f"{commit}-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else commit
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True
-    )
-    return done.stdout.strip()
-
-
 class RunCell(Protocol):
     """Load generator: it sends and reads the messages of a cell once, with a topic of this name that it makes and removes.
 
@@ -375,3 +359,19 @@ def _differing_text(plan: ScenarioPlan, cell: Cell) -> str:
     """Return the parameters in which this scenario's cells differ; empty if it has only one cell."""
     names = differing_parameters([one.workload.model_dump() for one in plan.cells])
     return cell_text(cell.workload.model_dump(), names) if names else ""
+
+
+def revision(folder: Path = Path(__file__).parent) -> str:
+    """Return the revision, such as `1a2b3c4d5e6f`, with `-dirty` if files differ from it; empty for an installed wheel."""
+    try:
+        commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+        return f"{commit}-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else commit
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10, check=True
+    )
+    return done.stdout.strip()

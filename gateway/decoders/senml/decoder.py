@@ -53,36 +53,6 @@ _known: dict[tuple[str, str], tuple[str, str]] = {}
 """Valid names: the same few recur with every pack. Bounded."""
 
 
-def read_name(base: str, name: str) -> tuple[str, str] | str:
-    """Return device and metric of base name and name. If they are not a SenML name together, return a text that says what is."""
-    found = _known.get((base, name))
-    if found is not None:
-        return found
-    whole = base + name
-    if not whole:
-        return "a name: `n`, or `bn` in this record or one before it"
-    if not _ALLOWED.fullmatch(whole):
-        return "letters, digits and - : . / _ only, a letter or digit first"
-    found = split_name(base, name)
-    if len(_known) < _MAX_KNOWN and len(whole) <= _MAX_KNOWN_CHARACTERS:
-        _known[base, name] = found
-    return found
-
-
-def split_name(base: str, name: str) -> tuple[str, str]:
-    """Split into device and metric; both have at least one character if `base + name` is a SenML name (RFC 8428, 4.5.1)."""
-    if base and name:
-        return base.rstrip(_SEPARATORS), name
-    whole = (base or name).rstrip(_SEPARATORS)
-    urn = _URN.fullmatch(whole)
-    if urn is not None:
-        return urn[1], urn[2] or WHOLE_NAME
-    head, _, tail = whole.rpartition("/")
-    if not head and not _ADDRESS.fullmatch(whole):
-        head, _, tail = whole.rpartition(":")
-    return (head, tail) if head else (whole, WHOLE_NAME)
-
-
 def decode_senml(
     payload: bytes, match: RouteMatch, limits: GatewaySettings, received_us: int
 ) -> Decoded | list[Decoded] | Reject:
@@ -227,3 +197,33 @@ class _Readings:
 
 def _times_seconds(unit: str | None) -> str | None:
     return None if unit is None else f"{unit}·s"
+
+
+def read_name(base: str, name: str) -> tuple[str, str] | str:
+    """Return device and metric of base name and name. If they are not a SenML name together, return a text that says what is."""
+    found = _known.get((base, name))
+    if found is not None:
+        return found
+    whole = base + name
+    if not whole:
+        return "a name: `n`, or `bn` in this record or one before it"
+    if not _ALLOWED.fullmatch(whole):
+        return "letters, digits and - : . / _ only, a letter or digit first"
+    found = split_name(base, name)
+    if len(_known) < _MAX_KNOWN and len(whole) <= _MAX_KNOWN_CHARACTERS:
+        _known[base, name] = found
+    return found
+
+
+def split_name(base: str, name: str) -> tuple[str, str]:
+    """Split into device and metric; both have at least one character if `base + name` is a SenML name (RFC 8428, 4.5.1)."""
+    if base and name:
+        return base.rstrip(_SEPARATORS), name
+    whole = (base or name).rstrip(_SEPARATORS)
+    urn = _URN.fullmatch(whole)
+    if urn is not None:
+        return urn[1], urn[2] or WHOLE_NAME
+    head, _, tail = whole.rpartition("/")
+    if not head and not _ADDRESS.fullmatch(whole):
+        head, _, tail = whole.rpartition(":")
+    return (head, tail) if head else (whole, WHOLE_NAME)
