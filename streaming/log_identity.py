@@ -24,23 +24,23 @@ __all__ = ["KafkaLog", "KafkaView", "LogIdentitySource", "accepted_cuts", "known
 
 
 class LogIdentitySource(Protocol):
-    """Questions to Kafka that identify a log."""
+    """Source of the facts that identify a log in Kafka."""
 
     def names(self, wanted: Mapping[str, Mapping[int, int]]) -> Names:
-        """The names of the records at these offsets; those that are not there are missing."""
+        """Return the names of the records at these offsets; records that do not exist are missing."""
 
     def first_after(self, topic: str, part: int, time_ms: int) -> int:
-        """The first offset whose record has a later time; the next one to be written where there is none."""
+        """Return the first offset whose record has a later time than `time_ms`; without one, the partition's end."""
 
 
 class KafkaLog:
-    """The log as Kafka has it."""
+    """Source that asks Kafka."""
 
     def __init__(self, settings: KafkaSettings, reader: NameReader) -> None:
         self._settings, self._reader = settings, reader
 
     def names(self, wanted: Mapping[str, Mapping[int, int]]) -> Names:
-        """See Log.
+        """See LogIdentitySource.
 
         Raises:
             RetryableError: Kafka does not answer in time.
@@ -48,7 +48,7 @@ class KafkaLog:
         return self._reader.read_all(wanted)
 
     def first_after(self, topic: str, part: int, time_ms: int) -> int:
-        """See Log."""
+        """See LogIdentitySource."""
         return offsets_at(self._settings, topic, time_ms + 1)[part]
 
 

@@ -132,11 +132,11 @@ class Block:
             self.others.append(record)
 
     def message(self, place: int) -> Message:
-        """Return a message in the form that the gate takes."""
+        """Return a message in the form that the message processor takes."""
         return self._full(self.messages[place], self.first + place)
 
     def next_message(self, received: Incoming) -> Message:
-        """Return the next message after these, in the form that the gate takes."""
+        """Return the next message after these, in the form that the message processor takes."""
         return self._full(received, self.first + len(self.messages))
 
     def _full(self, received: Incoming, number: int) -> Message:

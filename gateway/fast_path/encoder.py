@@ -156,7 +156,7 @@ class FastPathEncoder:
         match = self._routes.match(text)
         if not isinstance(match, RouteMatch) or match.decoder != "native" or match.tags or match.profile:
             return None
-        # The payload decides between routes; or the gate may reject a depth that is usual here.
+        # The payload decides between routes; or the message processor may reject a depth that is usual here.
         if match.candidates or self._limits.max_json_depth < MAX_DEPTH:
             return None
         if id_fault(match.device, self._limits.max_device_id_bytes) is not None:

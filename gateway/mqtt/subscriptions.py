@@ -29,7 +29,7 @@ class FilterMemory:
         self._filters: tuple[str, ...] | None = self._load()
 
     def filters(self) -> tuple[str, ...] | None:
-        """Filters last granted, None if unknown."""
+        """Return the filters that were granted last; None if unknown."""
         return self._filters
 
     def recall(self, filters: tuple[str, ...]) -> None:

@@ -93,7 +93,7 @@ class CompiledProfile:
     def check(
         self, decoded: Decoded, match: RouteMatch, received_us: int, number: int, memory: Tracks
     ) -> Reject | None:
-        """See `Policy.check`. If a `reject` fails, nothing of the message passes, and `decoded` is left half done."""
+        """See `ReadingPolicy.check`. If a `reject` fails, nothing of the message passes, and `decoded` is left half done."""
         if not decoded.readings and not decoded.rejects:
             return None  # it has no readings, so nothing is missing: ignored, as without a profile
         is_clean = self._passes(decoded.readings)

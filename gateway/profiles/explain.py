@@ -49,14 +49,14 @@ class _Recorder(ReadingPolicy):
         self.checks: list[dict[str, Any]] = []
 
     def admit(self, device: str, match: RouteMatch, received_us: int, number: int) -> Reject | None:
-        """See Policy."""
+        """See ReadingPolicy."""
         refused = self._policy.admit(device, match, received_us, number)
         if refused is not None:
             self.checks.append({"device": device, "profile": None, "because": None, "readings": [_refused(refused)]})
         return refused
 
     def check(self, decoded: Decoded, match: RouteMatch, received_us: int, number: int) -> Reject | None:
-        """See Policy."""
+        """See ReadingPolicy."""
         choice = self._policy.choose(decoded.device, match) if isinstance(self._policy, ProfilePolicy) else None
         sent = [(reading, show_reading(reading), set(reading.flags or ())) for reading in decoded.readings]
         before = len(decoded.rejects)

@@ -103,7 +103,7 @@ class ProfilePolicy(ReadingPolicy):
         self._report(applied=False)
 
     def follow_routes(self, routes: Iterable[RouteSettings]) -> None:
-        """See Policy."""
+        """See ReadingPolicy."""
         if self._folder is None:
             super().follow_routes(routes)
         else:
@@ -119,11 +119,11 @@ class ProfilePolicy(ReadingPolicy):
         return {} if self._registry is None else self._registry.devices
 
     def begin(self, message: Message) -> None:
-        """See Policy."""
+        """See ReadingPolicy."""
         self._current = self._judgements.begin(message)
 
     def admit(self, device: str, match: RouteMatch, received_us: int, number: int) -> Reject | None:
-        """See Policy. Quarantine keeps the payload, to be redriven once the device is known; refuse keeps only its hash."""
+        """See ReadingPolicy. Quarantine keeps the payload for a redrive once the device is known; refuse keeps only its hash."""
         rate = self._rate
         if rate is not None and not self._is_within(rate, device, received_us, number):
             return Reject(
@@ -140,7 +140,7 @@ class ProfilePolicy(ReadingPolicy):
         return Reject(Reason.UNKNOWN_DEVICE, "topic", show_text(device), wanted, keep_bytes=keep)
 
     def check(self, decoded: Decoded, match: RouteMatch, received_us: int, number: int) -> Reject | None:
-        """See Policy."""
+        """See ReadingPolicy."""
         key = decoded.device, match.profile
         found = self._found.get(key)
         if found is None:
@@ -163,7 +163,7 @@ class ProfilePolicy(ReadingPolicy):
         return refused
 
     def plain(self, device: str) -> bool:
-        """See Policy."""
+        """See ReadingPolicy."""
         if self._rate is not None:
             return False
         found = self._plain.get(device)
@@ -177,19 +177,19 @@ class ProfilePolicy(ReadingPolicy):
         return found
 
     def number_limits(self, device: str) -> NumberLimits | None:
-        """See Policy."""
+        """See ReadingPolicy."""
         if self._rate is not None or (self._unregistered != "accept" and device not in self._devices):
             return None
         known, choice = self._devices.get(device), self.choose(device, None)
         return None if choice is None or (known is not None and known.tags) else choice.compiled.number_limits
 
     def memory_fill(self) -> dict[str, float]:
-        """See Policy."""
+        """See ReadingPolicy."""
         rate = {} if self._rate is None else {"rate": self._rate.fill}
         return {"tracks": self._memory.fill, **rate}
 
     def tick(self) -> None:
-        """See Policy."""
+        """See ReadingPolicy."""
         applied = self._folder is not None and self._folder.refresh(
             needed=() if self._registry is None else self._registry.profiles()
         )
@@ -201,14 +201,14 @@ class ProfilePolicy(ReadingPolicy):
         self._report(applied=applied)
 
     def acknowledged(self, upto: int) -> None:
-        """See Policy."""
+        """See ReadingPolicy."""
         self._judgements.acknowledged(upto)
         self._memory.acknowledged(upto)
         if self._rate is not None:
             self._rate.acknowledged(upto)
 
     def roll_back(self) -> None:
-        """See Policy."""
+        """See ReadingPolicy."""
         self._judgements.roll_back()
         self._memory.roll_back()
         if self._rate is not None:

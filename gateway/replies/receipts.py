@@ -101,7 +101,7 @@ class _Bucket:
 
 
 class DeviceReceipts(ReceiptBuilder):
-    """See Receipts. Memory is bounded, and so are the receipts that a flood of rejections causes."""
+    """Writer of receipts with bounded memory; a flood of rejections causes a bounded number of receipts."""
 
     def __init__(
         self,
@@ -120,11 +120,11 @@ class DeviceReceipts(ReceiptBuilder):
         self._holding: set[str] = set()
 
     def follow_routes(self, routes: RouteTable) -> None:
-        """See Receipts."""
+        """See ReceiptBuilder."""
         self._routes = None if self._routes is None else routes
 
     def of(self, refusals: list[Rejection], received_us: int) -> list[Reply]:
-        """See Receipts."""
+        """See ReceiptBuilder."""
         now, replies = self._clock(), list[Reply]()
         for parts in _by_message(refusals):
             addresses = self._addresses(parts[0])
@@ -133,7 +133,7 @@ class DeviceReceipts(ReceiptBuilder):
         return replies
 
     def restarted(self, restarts: list[SequenceRestart], received_us: int) -> list[Reply]:
-        """See Receipts."""
+        """See ReceiptBuilder."""
         now, replies = self._clock(), list[Reply]()
         for one in restarts:
             bucket, total = self._bucket(one.device, now), self._total
@@ -148,7 +148,7 @@ class DeviceReceipts(ReceiptBuilder):
         return replies
 
     def tick(self) -> list[Reply]:
-        """See Receipts: one summary for each device that has fallen silent since some were held back."""
+        """See ReceiptBuilder: one summary for each device that has fallen silent since some were held back."""
         now, replies = self._clock(), list[Reply]()
         for key in list(self._holding):
             bucket = self._buckets[key]

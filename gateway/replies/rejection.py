@@ -13,8 +13,8 @@ __all__ = ["ReceiptBuilder", "Rejection"]
 class Rejection(NamedTuple):
     """One dead letter, whole or of a part (`partial`), after it is in Kafka.
 
-    `response_topic` and `correlation` are the message's own (MQTT 5), `message_id` is its identity (see `Gate`), None if it
-    has none. `device` is None if the message names none.
+    `response_topic` and `correlation` are the message's own (MQTT 5), `message_id` is its identity (see `identity_of`), None if
+    it has none. `device` is None if the message names none.
     """
 
     device: str | None

@@ -272,14 +272,14 @@ class MappingSettings(CaseSettings):
     """A whole format. If its `when` does not hold, the next route that matches the topic is tried.
 
     The first of `cases` whose `when` holds is used. Its settings win over those of the mapping (tables are joined, and
-    `"..."` in a list inserts the mapping's entries, see `mapping_extends`). It does not inherit `when`, `ignore`, `refuse`
+    `"..."` in a list inserts the mapping's entries, see `extends`). It does not inherit `when`, `ignore`, `refuse`
     and `wanted`. If no case holds, the mapping itself is the case.
     """
 
     extends: str | None = Field(
         None,
         min_length=1,
-        description="Name of a mapping, own or shipped, that this one changes; see `mapping_extends`.",
+        description="Name of a mapping, own or shipped, that this one changes.",
     )
     format: MessageFormat = Field(
         FormatSettings(kind="json"),
