@@ -1,7 +1,7 @@
-"""`tidegate audit`: the balance of received messages against stored ones, read from Kafka and Delta themselves.
+"""`tidegate audit`: the balance of received against stored messages, read directly from Kafka and Delta.
 
-The tables are read by delta-rs, not by the Spark that wrote them, and Kafka's records one by one, not by the offsets
-that anyone claims to have reached.
+delta-rs reads the tables, not the Spark that wrote them. Kafka's records are read one by one, so the audit does not rely on the
+offsets that a consumer has committed.
 """
 
 import time

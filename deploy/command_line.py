@@ -1,4 +1,4 @@
-"""Commands in messages, completed so that the reader can run them: the program's name, and the run or settings."""
+"""Commands in messages, completed so that the reader can run them: with the program's name and the run or settings."""
 
 import re
 import shlex

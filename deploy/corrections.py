@@ -1,4 +1,4 @@
-"""Rows that were corrected by request, from the journal: they are gone, or say something else, on purpose."""
+"""Corrections by request, from the journal: their rows are gone or differ from their records on purpose."""
 
 from collections.abc import Iterator
 from datetime import datetime

@@ -1,8 +1,8 @@
-"""The messages that the gateways counted: the numbers of each connection, and what is missing or double among them.
+"""Messages that the gateways counted: the numbers of each epoch, and holes and overlaps between them.
 
-An outcome counts the messages `first` to `upto` of one connection (epoch) of a gateway. The outcomes of an epoch lie side
-by side: a hole is a run of messages that were received but not counted, an overlap one that was counted twice.
-Pure; outcomes may come in any order, since their topic may have several partitions.
+An outcome counts the messages `first` to `upto` of one epoch of a gateway, and the outcomes of an epoch are consecutive. A hole
+is a run of messages that were received but not counted; an overlap was counted twice. Outcomes may come in any order, since
+their topic may have several partitions. Pure.
 """
 
 from bisect import bisect_left, bisect_right

@@ -1,4 +1,4 @@
-"""The views that a configuration gives the analyst: one per profile, and those that need no setting."""
+"""Views of a configuration: one per profile, and those that need no setting."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Basics of every long-running process: a stop event set by signals, and a log of one line per event."""
+"""Basics of every long-running process: a stop event that signals set, and a log with one line per event."""
 
 import logging
 import re

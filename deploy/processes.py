@@ -1,4 +1,4 @@
-"""Puts a hop on its feet as a process: log, signals, metrics, exporter, and the hop's own front door."""
+"""Start of a hop as a process: log, signals, metrics, exporter, and the hop's own server."""
 
 import errno
 import importlib.metadata

@@ -1,7 +1,7 @@
-"""Runs what changes the tables: by the stream that writes them where one runs, else here, under its lock.
+"""Commands that change the tables: the running stream executes them, or this process does under the lock.
 
-A local Delta table allows one writing process only. So a command leaves its request with the writer and waits; where
-no writer runs, it takes the lock, starts Spark and runs the same handler itself.
+A local Delta table allows only one writing process. So a command leaves a request for the writer and waits. If no writer runs,
+the command takes the lock, starts Spark and runs the same handler itself.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""A drafted route put into a person's settings file: what is there stays, byte for byte."""
+"""Insertion of a drafted route into a person's settings file; all other bytes of the file stay the same."""
 
 import os
 import re

@@ -1,7 +1,7 @@
-"""`bench audit`: what an audit of ten minutes costs next to a small and next to a large table.
+"""`bench audit`: cost of an audit of ten minutes, with a small table and with a large one.
 
-The rows of the window are real. Those next to them are one file of a million rows, linked into the days before under many
-names; the log gives each link the times of its own day. So a table of 100 million rows takes the disk of one million.
+The rows of the window are real. The other rows are one file of a million rows, which is linked into the days before under many
+names; in the log each link has the times of its own day. So a table of 100 million rows needs the disk space of one million.
 """
 
 import json

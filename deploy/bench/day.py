@@ -1,7 +1,6 @@
-"""`bench day`: a day of landing, written beforehand: as many commits as three a second make, each with a small file of its own.
+"""`bench day`: a table after a day of landing at three commits per second, each with a small file, which is written beforehand.
 
-What a table looks like after that day without maintenance, how long a snapshot and a query of the last hour take, and the
-same after maintenance.
+It measures the table, the time of a snapshot, and a query of the last hour, without maintenance and after it.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""`bench decoders`: what each decoder costs, from an MQTT message to the records for Kafka, without any server.
+"""`bench decoders`: cost of each decoder, from an MQTT message to the records for Kafka, without a server.
 
-The least of many short rounds, since other work on the machine only ever adds.
+The result is the least of many short rounds, because other work on the machine only adds time.
 """
 
 import json

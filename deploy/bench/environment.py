@@ -1,4 +1,4 @@
-"""Machine and versions of a measurement; without them a figure means nothing."""
+"""Machine and versions of a measurement, without which its figures have no meaning."""
 
 import importlib.metadata
 import os

@@ -1,8 +1,8 @@
-"""`bench gateway`: what one message costs the gateway process, and how long it is from receipt to PUBACK.
+"""`bench gateway`: cost of one message in the gateway's process, and the time from receipt to PUBACK.
 
-The processor time is that of the gateway's process alone with all its threads, from /proc, between the first and the
-last message of a repetition. Each repetition waits until Kafka has every record; afterwards each message is looked
-for in Kafka by device, boot and number. Other work on the machine makes each figure larger: the load is next to it.
+The processor time is that of the gateway's process with all its threads, from /proc, between the first and the last message of
+a repeat. Each repeat waits until Kafka has every record. Afterwards each message is looked up in Kafka by device, boot and
+number. Other work on the machine makes the figures larger, so the result includes the machine's load.
 """
 
 import json

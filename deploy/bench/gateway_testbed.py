@@ -1,4 +1,4 @@
-"""The gateway with its broker and its Kafka for a benchmark: own processes, free ports, a temporary folder, no trace."""
+"""Test bed of a gateway with its broker and its Kafka: own processes, free ports, and a temporary folder that is removed."""
 
 import json
 import secrets

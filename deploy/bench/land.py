@@ -1,8 +1,8 @@
-"""`bench land`: what the landing alone costs: catching up with a topic that is full, or keeping up with one that fills.
+"""`bench land`: cost of the landing alone, while it catches up with a full topic, or keeps up with one that fills.
 
-Starts a Kafka of its own and fills it with records as the gateway writes them, without broker and gateway. Processor
-time and memory are those of the landing's two processes, Python and JVM. Other work on the machine makes each figure
-worse: the load is next to it.
+It starts its own Kafka and fills it with records in the gateway's form, without broker and gateway. Processor time and memory
+are those of the landing's two processes, Python and JVM. Other work on the machine makes the figures worse, so the result
+includes the machine's load.
 """
 
 import json

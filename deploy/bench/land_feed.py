@@ -1,7 +1,7 @@
-"""Produces what `bench land` lands: records as the gateway writes them, straight into Kafka, as a process of its own.
+"""Producer process of `bench land`: it writes records in the gateway's form straight to Kafka.
 
-Reads a plan as one line of JSON. Without a rate it produces all records as fast as Kafka takes them; with one, record number i is
-due at `begin_at + i / rate`, carries that as its event time and is never sent before.
+It reads a plan as one line of JSON. Without a rate it produces all records as fast as Kafka takes them. With a rate, record i
+is due at `begin_at + i / rate`, has that as its event time, and is never sent before.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Lands all that a topic holds into new tables, several times in one Spark session, as a process of its own.
+"""Landing process of `bench land`: it lands all records of a topic into new tables, several times in one Spark session.
 
-Reads a plan as one line of JSON and prints one line of JSON per run. The first run is the session's first work, without warm-up:
-as a stream that was away starts. Every run has tables and a checkpoint of its own, and the landing of the product.
+It reads a plan as one line of JSON and prints one line of JSON per run. The first run is the session's first work without a
+warm-up, as after a stop of the stream. Every run has its own tables and checkpoint, and the product's landing.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""`bench layout`: how rows lie in the files of a day, and what that makes of the two common queries.
+"""`bench layout`: orders of rows in the files of a day, and their effect on the two common queries.
 
-The same rows are written in each layout: in the order of arrival, sorted by device (what maintenance makes of a day that is
-over), that with small row groups, and Z-ordered by Delta. All are partitioned by date; Delta's liquid clustering excludes
-that, and needs a table feature that not every reader has.
+The same rows are written in each layout: in the order of arrival, sorted by device (as maintenance does with a past day), the
+same with small row groups, and Z-ordered by Delta. All are partitioned by date. Delta's liquid clustering excludes partitions
+and needs a table feature that not every reader has.
 """
 
 import statistics

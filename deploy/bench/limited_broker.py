@@ -1,10 +1,10 @@
-"""A broker for one subscriber that never has more than so many messages on the way to it, and makes them itself.
+"""Broker for one subscriber with a fixed limit of messages in flight, which makes the messages itself.
 
-Brokers that do not know the subscriber's Receive Maximum, or have their own limit, stop at 10, 20 or 32. mosquitto
-2.0.11 does not keep to its own `max_inflight_messages` while it has a queue, so it cannot measure that.
+Brokers that do not know the subscriber's Receive Maximum, or have their own limit, stop at 10, 20 or 32 messages. mosquitto
+2.0.11 does not respect its own `max_inflight_messages` while it has a queue, so it cannot measure such limits.
 
-Run as its own process: it reads the limit as a line, prints its port, then for each plan (a line of JSON) says `ready`,
-waits for another line, sends the messages, and prints what became of them as JSON. It speaks MQTT 3.1.1.
+It runs as its own process and speaks MQTT 3.1.1. It reads the limit as a line and prints its port. For each plan (a line of
+JSON) it prints `ready`, waits for another line, sends the messages, and prints the result as JSON.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""A publisher that costs next to nothing: MQTT 3.1.1 over bare sockets, every packet encoded before the clock starts.
+"""Publisher with little processor time: MQTT 3.1.1 over bare sockets, with all packets encoded before the clock starts.
 
-Run as its own process, so that its work is not the gateway's: it reads a plan as one line of JSON, says `ready`, waits for
-another line, publishes, and prints what became of it as JSON. Packets of a device stay on one connection, in order; a
-connection has at most a window of them unacknowledged.
+It runs as its own process, so that its work does not count as the gateway's. It reads a plan as one line of JSON, prints
+`ready`, waits for another line, publishes, and prints the result as JSON. Packets of a device stay on one connection, in order;
+a connection has at most a window of unacknowledged packets.
 """
 
 import json

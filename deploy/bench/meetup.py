@@ -1,8 +1,8 @@
-"""Meetup events, as the paper on event processing with SQL streams had them, and a process that publishes them over MQTT.
+"""Events of the paper on event processing with SQL streams (meetup events), and a process that publishes them over MQTT.
 
-Event number n is the same in every run but for its time: a nested JSON object of a fixed size. A share of them is of one
-country, and a share of those of one city, which is spelled in two ways; both are spread evenly over the run.
-Run as its own process: it reads a plan as one line of JSON, publishes, and prints what became of it as JSON.
+Event n is the same in every run except for its time: a nested JSON object of a fixed size. A share of the events is of one
+country, and a share of these of one city, whose name has two spellings. Both are spread evenly over the run. The process reads
+a plan as one line of JSON, publishes, and prints the result as JSON.
 """
 
 import json

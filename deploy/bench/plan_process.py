@@ -1,4 +1,4 @@
-"""A process of a benchmark that gets its plan, runs to its end, and prints its result."""
+"""Process of a benchmark that gets its plan, runs to its end, and prints its result."""
 
 import json
 import subprocess

@@ -1,8 +1,8 @@
-"""Old rows next to those of a benchmark: one file of a million rows, linked into the days before under many names.
+"""Old rows for a benchmark: one file of a million rows, linked into the days before under many names.
 
-The files and the log are those of a table of so many rows, and each link has a stretch of time of its own in the log; the rows
-in all of them are the same million. A reader that opens the table, or asks for the last hour, meets what it would meet; one that
-reads the old rows themselves would see the same values again and again. The disk holds one million rows.
+Files and log are those of a large table, and in the log each link has its own span of time; the rows of all links are the same
+million. For a reader that opens the table or asks for the last hour, it is like a real large table. A reader of the old rows
+would see the same values again and again. The disk has one million rows.
 """
 
 import json

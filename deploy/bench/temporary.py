@@ -1,7 +1,7 @@
-"""Temporary folders of benchmarks: each names its process, and the next benchmark removes those of a process that was killed.
+"""Temporary folders of benchmarks. Each names its process; the next benchmark removes the folders of killed processes.
 
-After `kill -9` nothing cleans up: the folder stays, and with it the servers in their own sessions. So each process
-that is started while the block of a folder runs carries its path in the environment, also children of children.
+After `kill -9` nobody cleans up: the folder stays, and so do the servers in their own sessions. So each process that is started
+while the block of a folder runs has the folder's path in its environment; children of children too.
 """
 
 import json

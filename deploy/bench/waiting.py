@@ -1,4 +1,4 @@
-"""Waits of a benchmark: until a condition holds, or as long as anything still arrives."""
+"""Waits of a benchmark: until a condition holds, or until nothing more arrives."""
 
 import time
 from collections.abc import Callable

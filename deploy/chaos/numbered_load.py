@@ -1,4 +1,4 @@
-"""Numbered messages at a rate, and a memory of which of them were handed over and which have their PUBACK."""
+"""Load of numbered messages at a rate, and a memory of which were sent and which have their PUBACK."""
 
 import json
 import threading

@@ -1,6 +1,6 @@
-"""A TCP proxy between two parts that makes their link bad: slow, late, silent, cut, reset.
+"""TCP proxy between two parts that makes their link bad: slow, late, silent, cut, reset.
 
-What a firewall or a dead router does cannot be had on loopback otherwise: a link that carries nothing and says nothing.
+Loopback has no other way to imitate a firewall or a dead router: a link that transports nothing and reports nothing.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""One fault's scene: two gateways, one of each MQTT version, behind links that can be made bad, under load."""
+"""Scene of one fault: two gateways, one per MQTT version, under load, behind links that can be made bad."""
 
 import random
 import time

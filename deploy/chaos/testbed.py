@@ -1,4 +1,4 @@
-"""Stage of a fault: a broker, a Kafka and gateways as separate processes, in one folder, on loopback."""
+"""Test bed of a fault: a broker, a Kafka and gateways as separate processes on loopback, with all files in one folder."""
 
 import contextlib
 import secrets

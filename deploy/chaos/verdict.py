@@ -1,7 +1,7 @@
-"""Fate of numbered messages: sent and acknowledged on one side, records in Kafka on the other. Pure.
+"""Verdict on numbered messages: sent and acknowledged ones, compared with the records in Kafka. Pure.
 
-As Kafka's own `validate_delivery` does it: acknowledged minus consumed must be nothing. What is there twice under one
-identity is a repetition, which the landing drops; under two identities it is a duplicate.
+The rule is that of Kafka's own `validate_delivery`: every acknowledged message must be consumed. Two records of one identity
+are a repetition, which the landing drops; two records of one message with two identities are a duplicate.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""`tidegate audit`: prove the balance of stored messages."""
+"""`tidegate audit`: check the balance of stored messages."""
 
 from pathlib import Path
 from typing import Annotated, Final

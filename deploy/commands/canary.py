@@ -1,4 +1,4 @@
-"""`tidegate canary`: a reading that is published and read back every few seconds."""
+"""`tidegate canary`: publish a reading every few seconds and read it back."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""`tidegate correct`: a deliberate change of stored readings, with author and reason; the writer does it."""
+"""`tidegate correct`: change stored readings on purpose, with author and reason; the writer of the tables does it."""
 
 from typing import Annotated, Any
 

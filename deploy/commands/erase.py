@@ -1,4 +1,4 @@
-"""`tidegate erase`: erase a device from every table, with a receipt; the writer does it."""
+"""`tidegate erase`: erase a device from every table, with a receipt; the writer of the tables does it."""
 
 import sys
 from pathlib import Path

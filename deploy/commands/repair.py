@@ -1,4 +1,4 @@
-"""`tidegate repair`: find and fix what keeps the stream from starting. Without --apply nothing is changed."""
+"""`tidegate repair`: find and fix what keeps the stream from starting. Without --apply it changes nothing."""
 
 from typing import TYPE_CHECKING, Annotated
 

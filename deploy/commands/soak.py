@@ -1,4 +1,4 @@
-"""`tidegate soak`: the whole pipeline under load for minutes or hours, and the growth of its resources."""
+"""`tidegate soak`: run the whole pipeline under load for minutes or hours, and check the growth of its resources."""
 
 import json
 import shutil

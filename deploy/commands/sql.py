@@ -1,4 +1,4 @@
-"""`tidegate sql`: one query over the tables, by DuckDB without a JVM or by Spark. The pipeline does not need to run."""
+"""`tidegate sql`: run one query over the tables, with DuckDB without a JVM or with Spark. The pipeline does not need to run."""
 
 import sys
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""Makes a part of a run hang or crash, and always lets it go on."""
+"""Faults of a part: contexts that hang or crash it, and always let it run again."""
 
 import os
 import signal

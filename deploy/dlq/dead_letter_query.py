@@ -1,7 +1,7 @@
-"""Dead letters of the table, combined with the journal of redrives: no JVM, no server.
+"""Query of dead letters in the table, combined with the journal of redrives. It needs no JVM and no server.
 
-A letter's id is `<partition>-<offset>` of its record in `telemetry.dead-letters`; Spark's rejections in another topic
-has that topic before it. In a WHERE of a person every column of the table can be used, and `id` and `redriven_as`.
+The id of a letter is `<partition>-<offset>` of its record in `telemetry.dead-letters`; for rejections by Spark the name of the
+other topic comes first. A person's WHERE can use every column of the table, and `id` and `redriven_as`.
 """
 
 import time

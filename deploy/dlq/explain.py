@@ -1,4 +1,4 @@
-"""A refused payload for people: its text with the failing place marked, or its bytes. Pure."""
+"""A rejected payload for people: its text with the wrong place marked, or its bytes. Pure."""
 
 import json
 import re

@@ -1,11 +1,11 @@
-"""Journal of redrives (letter, time, author, end): JSON lines next to the tables, some files per run.
+"""Journal of redrives (letter, time, author, ending): JSON lines next to the tables, several files per run.
 
-The tables have one writer, and it is not the redrive. So what a redrive did is written here, after Kafka has it, and
-laid over the table by every `dlq` command. A redrive that was killed before it wrote is done again: the identities of
-its readings make that harmless.
+The tables have one writer, which is not the redrive. So a redrive writes its results here, after Kafka has the records, and
+every `dlq` command combines the journal with the table. A redrive that was killed before this write is repeated, which is
+harmless because of the readings' identities.
 
-Readers keep what they read and read new files only. On a disk, a redrive that finds many files joins them into one entry per
-letter, without letters that retention has deleted. The joined file `joined-<last>.jsonl` replaces each file up to <last>,
+Readers keep what they have read, and read only new files. On a disk, a redrive that finds many files joins them into one entry
+per letter, without letters that retention has deleted. The joined file `joined-<last>.jsonl` replaces each file up to <last>,
 so a kill between its write and their removal changes nothing.
 """
 

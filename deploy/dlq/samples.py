@@ -1,4 +1,4 @@
-"""Dead letters as messages to draft a route from."""
+"""Dead letters as sample messages for a draft of a route."""
 
 from typing import Final
 

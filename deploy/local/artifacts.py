@@ -1,7 +1,7 @@
-"""The JVM parts: exact jars from the lock list, fetched once, proved by sha256, reused offline by every later run.
+"""The JVM parts: exact jars of the lock list, downloaded once, checked by sha256, and used offline by later runs.
 
-The cache is `$XDG_CACHE_HOME/tidegate/jars` (default ~/.cache). A jar appears there by one rename after its hash was
-checked, so what is there is whole; later runs look at names and sizes only (`--verify` hashes all again).
+The cache is `$XDG_CACHE_HOME/tidegate/jars` (default ~/.cache). A jar gets its place by one rename after the check of its hash,
+so every jar there is complete. Later runs check only names and sizes (`--verify` checks all hashes again).
 """
 
 import fcntl

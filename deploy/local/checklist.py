@@ -1,6 +1,6 @@
-"""The live checklist of `tidegate up` on stderr: each part with its seconds, never silent for over 2 s.
+"""The live checklist of `tidegate up` on stderr: each part with its seconds, and an update at least every 2 s.
 
-On a terminal the block is redrawn in place; elsewhere each change is one line, and a "still …" line fills a silence.
+On a terminal the block is drawn again in place. Elsewhere each change is one line, and "still …" lines show that it is alive.
 """
 
 import shutil

@@ -1,4 +1,4 @@
-"""`tidegate down`: ask the supervisor to stop, wait, and leave nothing behind if it does not."""
+"""`tidegate down`: ask the supervisor to stop, wait, and stop the remaining processes if it does not."""
 
 import os
 import signal

@@ -1,8 +1,8 @@
-"""Makes `.venv` from constraints.txt. Run by the system's Python before anything is installed: standard library only.
+"""Creation of `.venv` from constraints.txt, by the system's Python before anything is installed: standard library only.
 
-`python -m deploy.local.environment` does nothing when the environment is already the one that the files ask for, so
-`make setup` can always call it. After an interrupted run the next one starts the folder again. With `--readers` it adds
-what the tests read tables with (constraints-readers.txt).
+`python -m deploy.local.environment` does nothing if the environment matches the files, so `make setup` can always call it.
+After an interrupted run, the next one creates the folder again. `--readers` adds the packages with which tests read tables
+(constraints-readers.txt).
 """
 
 import hashlib

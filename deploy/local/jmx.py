@@ -1,7 +1,7 @@
-"""The agent that serves a JVM's own metrics to Prometheus: how a JVM loads it, and when it should not.
+"""JMX agent that serves a JVM's metrics to Prometheus: the option that loads it, and reasons not to use it.
 
-A JVM whose agent cannot start ends. So it is named only where it will start: Kafka and Spark come first, what is known of their
-JVMs second.
+A JVM whose agent cannot start ends. So the option is used only if the agent will start: metrics of the JVMs matter less than
+Kafka and Spark.
 """
 
 import logging

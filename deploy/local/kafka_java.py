@@ -1,4 +1,4 @@
-"""Start of a JVM of Kafka or its ZooKeeper: measured options, a log of bounded size, texts in Java's files."""
+"""Start of a JVM of Kafka or its ZooKeeper: measured options, a log of bounded size, and texts in the form of Java's files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,7 @@
 """One part of the embedded run: a child process that is started, watched, restarted and stopped.
 
-Each part has a thread of its own, so the life of a part reads from top to bottom. A part runs in its own session:
-signals of the terminal reach only the supervisor, which then stops the parts in order.
+Each part has its own thread, so the code of its life reads from top to bottom. Each part also has its own session: signals of
+the terminal reach only the supervisor, which then stops the parts in order.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Prometheus and Alertmanager of the embedded run: found on this machine, given their files, started as parts.
+"""Prometheus and Alertmanager of the embedded run: their programs on this machine, their files, and their start as parts.
 
-Both are optional: the page and its built-in alerts do without. Prometheus adds burn-rate alerts and three days of
-history; Alertmanager groups what it sends.
+Both are optional, because the page and its built-in alerts do not need them. Prometheus adds burn-rate alerts and three days of
+history; Alertmanager groups alerts.
 """
 
 import re

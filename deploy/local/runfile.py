@@ -1,7 +1,7 @@
-"""The run file: how every command finds an embedded run, and how a second one is refused.
+"""The run file, by which every command finds an embedded run and a second `up` is rejected.
 
-While a run lives, its supervisor holds a lock on the data folder itself. The kernel drops that lock with the process,
-so a run file without a lock is left over from a run that was killed, and the next start takes over.
+While a run lives, its supervisor holds a lock on the data folder. The kernel drops the lock with the process. So a run file
+without a lock is from a run that was killed, and the next start takes over.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Figures and foreign text in words that a terminal can show."""
+"""Text forms of figures, and of foreign text that a terminal can show safely."""
 
 from math import isinf
 

@@ -1,8 +1,8 @@
-"""Finding of the monitor's audits: kept until an audit of the same time finds nothing, or a person accepts it.
+"""Finding of the monitor's audits, kept until an audit of the same time finds nothing, or until a person accepts it.
 
-Without it a loss would be reported by one audit and be gone with the next, which no longer reaches back to it. The finding is a
-small file next to the settings, so that a restarted monitor has it. Only the monitor writes the file; `tidegate audit --accept`
-removes it and leaves a report.
+Without it, one audit would report a loss, and the next one, which does not reach back so far, would not. The finding is a small
+file next to the settings, so that it survives a restart of the monitor. Only the monitor writes the file;
+`tidegate audit --accept` removes it and leaves a report.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Load for hours: the benchmark's publisher, a process per minute, so that a broken connection costs a minute at most."""
+"""Load of a soak: the benchmark's publisher in a new process per minute, so that a broken connection costs a minute at most."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Memory and disk that a test bed takes, compared with what is free before anything starts."""
+"""Memory and disk that a test bed needs, compared with the free ones before anything starts."""
 
 import shutil
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The one starter of Kafka for benchmarks, faults and tests: N nodes on loopback, KRaft or ZooKeeper mode, plain or secured."""
+"""The only starter of Kafka clusters for benchmarks, faults and tests: N nodes on loopback, KRaft or ZooKeeper, also secured."""
 
 import shutil
 import signal

@@ -1,6 +1,6 @@
-"""The description of a test bed: what was asked for, which ports and secrets it has, and which processes are its own.
+"""Description of a test bed: its request, its ports and secrets, and its processes.
 
-It lives in one private file in the test bed's folder, so that a later command finds the servers that an earlier one started.
+It is one private file in the test bed's folder, so that a later command finds the servers that an earlier one started.
 """
 
 import fcntl

@@ -1,6 +1,6 @@
-"""Certificates and users of a secured test bed: made for one cluster, kept in its folder.
+"""Certificates and users of a secured test bed, made for one cluster and kept in its folder.
 
-Java's own keytool makes the certificates. It is a part of every Java that runs Kafka, so nothing else must be installed.
+Java's keytool makes the certificates. Every Java that runs Kafka has it, so nothing else must be installed.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""One mosquitto of a test bed: plaintext, TLS, or TLS with a user and a password, in a folder of its own."""
+"""A mosquitto of a test bed with its own folder: plaintext, TLS, or TLS with a user and a password."""
 
 import json
 import secrets

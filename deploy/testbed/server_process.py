@@ -1,4 +1,4 @@
-"""One started server: ended, held or killed by its process id, also by a command that did not start it."""
+"""A started server, which a command ends, suspends or kills by process id, even if another command started it."""
 
 import os
 import signal

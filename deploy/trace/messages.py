@@ -1,4 +1,4 @@
-"""A device's last messages as the tables hold them: their stored readings, and what of them was refused. No server is asked."""
+"""A device's last messages in the tables: stored readings and rejected parts. No server is needed."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
-"""The answer of `tidegate trace`: tables, logs and Kafka about a device's last messages, as JSON has it and in lines for people.
+"""Report of `tidegate trace`: what tables, logs and Kafka know about a device's last messages, as JSON and as lines for people.
 
-The lines go stage by stage, within 80 columns, with nothing in them that steers a terminal.
+The lines follow the stages, have at most 80 columns, and contain no control characters for a terminal.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

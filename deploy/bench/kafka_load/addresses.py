@@ -1,7 +1,7 @@
-"""Client addresses as record keys, partitioners over them, and how evenly records lie: pure.
+"""Client addresses as record keys, partitioners over them, and the evenness of the partitions. Pure.
 
-A synthetic population: networks of 254 clients (`10.A.B.0/24`), of which number i sends with a weight of 1 / i, and so do the
-clients within each.
+The population is synthetic: networks of 254 clients (`10.A.B.0/24`). Network i sends with a weight of 1 / i, and so does client
+i of a network.
 """
 
 import random

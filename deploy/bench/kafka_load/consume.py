@@ -1,8 +1,8 @@
-"""One consumer process of a load: a line of JSON in, `ready`; then for each session two lines in, its work out.
+"""Consumer process of a load: a line of JSON in, `ready` out; then two lines in and its work out for each session.
 
-The first line says when to begin, the second one names the end of each partition; a session ends when it is read that far.
-A consumer has no group: its clock begins just before it takes its partitions, and ends when its last record is in Python's
-hands. Connections are open and leaders known then; no record was fetched.
+The first line is the time to begin, the second one the end of each partition; a session ends when these are read. A consumer
+has no group: its clock begins just before it takes its partitions, and ends when Python has its last record. Before that,
+connections are open and leaders known, but no record was fetched.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Reads derived topics while they are written, on a thread: each record with the time when this consumer had it."""
+"""Reader of derived topics while they are written, on a thread: each record with the time at which this consumer got it."""
 
 import json
 import threading

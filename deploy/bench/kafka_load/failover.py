@@ -1,4 +1,4 @@
-"""Kafka while the server that decides is away: how long until records, a new topic and all copies are there again."""
+"""Outage of Kafka's deciding server: the time until records, a new topic and all replicas are available again."""
 
 import threading
 import time

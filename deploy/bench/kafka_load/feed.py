@@ -1,4 +1,4 @@
-"""A steady feed of numbered records to each partition in turn, and the pauses and the order of what came of it."""
+"""Steady feed of numbered records to each partition in turn, and the pauses and the order of the received records."""
 
 import threading
 import time

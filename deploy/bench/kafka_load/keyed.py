@@ -1,6 +1,6 @@
-"""One process that produces numbered records with keys and reads all of them: a line of JSON in, `ready`, then its work out.
+"""Process that produces numbered records with keys, or reads all of them: a line of JSON in, `ready` out, then its work out.
 
-It makes its records before it is ready; then it does what a line says, `produce` or `read`.
+It makes its records before it is ready. Then a line says what to do: `produce` or `read`.
 """
 
 import time

@@ -1,8 +1,8 @@
-"""One member of a consumer group as a process: it writes down each record and each assignment with its time.
+"""Process of one member of a consumer group: it writes each record and each assignment with its time.
 
-It reads a line of JSON, writes `ready`, joins at the next line, and leaves the group at the one after that or at the end of
-its input. Its journal has a line for each event: `r PARTITION NUMBER MICROSECONDS` for a record, `a MICROSECONDS PARTITIONS` for
-what it has after a change, partitions apart by commas, `m ID` for its name in the group.
+It reads a line of JSON, prints `ready`, joins at the next line, and leaves the group at the line after that or at the end of
+its input. Its journal has a line per event: `r PARTITION NUMBER MICROSECONDS` for a record, `a MICROSECONDS PARTITIONS` for its
+partitions after a change, with commas between them, and `m ID` for its name in the group.
 """
 
 import select

@@ -1,7 +1,7 @@
-"""One producer process that is a C client: librdkafka gets the records by arrays, and Python runs only between two arrays.
+"""Producer process that is a C client: librdkafka gets the records in arrays, and Python runs only between two arrays.
 
-It takes the lines of `produce.py` and gives the same ones, and knows both topics before its clock starts, as that one does.
-It loads the librdkafka that confluent-kafka brings along. It times no record, and it sends neither keys nor at a rate.
+It has the same input and output as `produce.py`, and also knows both topics before its clock starts. It loads the librdkafka of
+confluent-kafka. It times no records, and sends neither keys nor at a rate.
 """
 
 import ctypes

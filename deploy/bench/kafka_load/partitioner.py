@@ -1,4 +1,4 @@
-"""Records keyed by the addresses of their clients, spread by a partitioner: skew, throughput, and the order of each client."""
+"""Records with client addresses as keys, spread by a partitioner: skew, throughput, and the order of each client."""
 
 from dataclasses import asdict
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""One producer process of a load: a line of JSON in, `ready`; then for each session a line to begin, its work out."""
+"""Producer process of a load: a line of JSON in, `ready` out; then a line to begin in and its work out for each session."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A reader that has read a topic to its end and goes back to an offset or a time: how soon it reads again, and what."""
+"""Reader that goes back from the end of a topic to an offset or a time: the time until it reads again, and what it reads."""
 
 import time
 from collections.abc import Sequence

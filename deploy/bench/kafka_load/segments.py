@@ -1,4 +1,4 @@
-"""Segment files of one topic on this machine: written out, dropped from the page cache, and what a read costs its brokers."""
+"""Segment files of one topic on this machine: write them out, drop them from the page cache, measure the cost of a read."""
 
 import ctypes
 import mmap

@@ -1,4 +1,4 @@
-"""The topic of a load: made for it, and removed after it."""
+"""Topic of a load, which exists only during the load."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

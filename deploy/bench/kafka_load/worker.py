@@ -1,4 +1,4 @@
-"""A process of a load: it gets lines and gives lines, each within a time, and it ends with the block that started it."""
+"""Process of a load: it gets and gives lines, each within a time limit, and ends with the block that started it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""One load on Kafka, and how its records look."""
+"""Description of one load on Kafka, and the form of its records."""
 
 import random
 import struct

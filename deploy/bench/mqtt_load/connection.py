@@ -1,4 +1,4 @@
-"""One client's connection to the broker of a load, and how to see whether anything came."""
+"""Connection of one client to the broker of a load, with a check for arrived bytes."""
 
 import select
 import socket

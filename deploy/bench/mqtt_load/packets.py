@@ -1,4 +1,4 @@
-"""MQTT 3.1.1 for many messages at once: all packets of a load have one length, so whole blocks are built and read at once."""
+"""MQTT 3.1.1 for many messages at once: all packets of a load have one length, so they are built and read in blocks."""
 
 import struct
 from collections.abc import Sequence

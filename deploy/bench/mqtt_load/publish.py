@@ -1,4 +1,4 @@
-"""One publisher process of a load: a line of JSON in, `ready`, a line to begin, its work out."""
+"""Publisher process of a load: a line of JSON in, `ready` out, a line to begin in, its work out."""
 
 import time
 from typing import Any, Final

@@ -1,6 +1,6 @@
-"""The subscriber process of a load: a line of JSON in, `ready`, a line to begin, its work out.
+"""Subscriber process of a load: a line of JSON in, `ready` out, a line to begin in, its work out.
 
-The line after that to begin says how many messages were acknowledged; the subscriber ends when it has as many.
+Another line says how many messages were acknowledged; the subscriber ends when it has that many.
 """
 
 import time

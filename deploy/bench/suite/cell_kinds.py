@@ -1,4 +1,4 @@
-"""Kinds of runs: the function that runs a cell of each kind, and the kinds that Kafka's own performance tools can run too."""
+"""Kinds of cells: the function that runs a cell of each kind, and the kinds that Kafka's own performance tools can also run."""
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress

@@ -1,4 +1,4 @@
-"""`bench run` from its flags to results: plans, the question before an existing cluster, the rate cap, words for people."""
+"""`bench run` from flags to results: plans, the confirmation for an existing cluster, the rate limit, and output for people."""
 
 import shutil
 import tempfile

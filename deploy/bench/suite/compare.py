@@ -1,4 +1,4 @@
-"""Two results side by side: which cells differ beyond the spread of both, for better or worse."""
+"""Comparison of two results: cells that differ by more than the spread of both, with the direction."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Figures of derived streams: what came out, compared event by event with what the generator made. Pure."""
+"""Figures of derived streams: output events, compared one by one with the events of the generator. Pure."""
 
 import math
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Bounds for CI: a file of them, and which cells of a result miss one."""
+"""Bounds for CI: a file of bounds, and the cells of a result that miss one."""
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence

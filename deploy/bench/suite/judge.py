@@ -1,4 +1,4 @@
-"""Cells of the result: medians next to the baselines, each goal with its bound, met or the reason why not."""
+"""Cells of the result: medians next to the baselines, and each goal with its bound: met, missed, or undecided with the reason."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Scenario files: which are shipped, reading one with its faults named, how long one takes."""
+"""Scenario files: the shipped ones, how to read one with all its errors, and how long one takes."""
 
 import difflib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The resource that limits a figure, in words: cores, Kafka, clients, Python, disk; with the rates of other clients here."""
+"""The resource that limits a figure, as text: cores, Kafka, clients, Python or disk, with the rates of other clients here."""
 
 import re
 from collections.abc import Mapping, Sequence

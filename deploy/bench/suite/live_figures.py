@@ -1,7 +1,6 @@
-"""The figures of a benchmark while it runs, for Prometheus: states in, samples of `monitoring/metrics/bench.py` out.
+"""Figures of a benchmark while it runs, for Prometheus: from states to samples of `monitoring/metrics/bench.py`.
 
-Counters sum up the growth between two looks, whichever cluster is looked at: a cluster that starts after another one begins
-where that one ended.
+Counters add up the growth between two looks across clusters: a new cluster continues where the one before ended.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Cells of the benchmarks that start their own parts: the landing, layouts, a day of commits, a soak; their figures flat."""
+"""Cells of benchmarks that start their own parts: the landing, layouts, a day of commits, a soak. Their figures are flat."""
 
 import re
 import sys

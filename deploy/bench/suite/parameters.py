@@ -1,4 +1,4 @@
-"""Parameters of cells in a result: their names, those in which cells differ, one cell in words."""
+"""Parameters of cells in a result: their names, those that differ between cells, and the text of one cell."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""Processor time and memory of the parts of a run, each with the processes below it, while a load goes through."""
+"""Processor time and memory of each part of a run under load, including child processes."""
 
 import math
 import threading

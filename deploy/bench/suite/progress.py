@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: which cell, which repeat, time left."""
+"""Progress of a run on stderr: cell, repeat, time left."""
 
 import time
 from collections.abc import Callable

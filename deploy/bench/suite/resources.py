@@ -1,7 +1,7 @@
 """Resources during a run: processes, machine and brokers, sampled once a second and at both ends of each run.
 
-A sample holds counters and gauges by name. Two samples make rates; a run is the difference of its first and its last, so that
-a run shorter than a second has figures too.
+A sample has counters and gauges by name. Two samples give rates. A run is the difference of its first and its last sample, so
+that a run of less than a second has figures too.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""The form of a scenario file: workload, targets, baselines of a paper, goals; and the cells that it comes to."""
+"""Form of a scenario file: workload, targets, baselines of a paper and goals; and the cells that it gives."""
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

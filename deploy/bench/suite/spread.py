@@ -1,4 +1,4 @@
-"""Repeats of one figure: median, range and spread; and when two of them differ."""
+"""Repeats of one figure: median, range and spread, and the rule by which two figures differ."""
 
 import re
 import statistics

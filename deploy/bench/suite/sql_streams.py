@@ -1,4 +1,4 @@
-"""Cells through the shipped SQL streams: events over MQTT, and the clock stops when a consumer has the derived record."""
+"""Cells of the shipped SQL streams: events come over MQTT, and the clock stops when a consumer has the derived record."""
 
 import json
 import math

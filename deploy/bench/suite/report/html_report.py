@@ -1,4 +1,4 @@
-"""The report as one HTML file: library, style and data are inside, so that it opens from a mail or a CI's artifacts."""
+"""The report as one HTML file with library, style and data, so that it opens from a mail or from CI's artifacts."""
 
 import json
 from collections.abc import Mapping, Sequence

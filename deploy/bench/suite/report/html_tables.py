@@ -1,4 +1,4 @@
-"""Tables of the report: each figure of a cell next to baselines and goal, and heat maps of throughput over size and batch."""
+"""Tables of the report: figures of each cell with baselines and goals, and heat maps of throughput by size and batch."""
 
 from collections.abc import Mapping, Sequence
 from html import escape

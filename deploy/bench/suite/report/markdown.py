@@ -1,4 +1,4 @@
-"""The tables of the report as Markdown, for a file that is read where code is: `BENCHMARKS.md`."""
+"""Tables of the report as Markdown, for `BENCHMARKS.md`."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Results of several calls of `bench run` as one: cells of the same scenario and machine together, the newest of each."""
+"""Union of results of several calls of `bench run`: the newest of each cell, for the same scenario and machine."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
