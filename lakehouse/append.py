@@ -1,9 +1,9 @@
-"""Appends to a Delta table in two steps, write then commit, so that the writer can look at what it wrote in between.
+"""Append to a Delta table in two steps, write and commit, so that the writer can read the new rows in between.
 
-`DataFrame.write` commits at once. Here Delta's own transaction (`OptimisticTransaction`, proved for the pinned version)
-writes the data files first; the caller reads the key columns back, may write again without what should not be there, and
-commits the last files only. Files written but not committed are invisible to every reader; they are deleted unless a
-commit was tried, because it is then unknown whether they are part of the table.
+`DataFrame.write` commits at once. Here Delta's own transaction (`OptimisticTransaction`, proved for the pinned version) writes
+the data files first. The caller reads the key columns back, may write again without rows that must not be there, and commits
+only the last files. Files without a commit are invisible to every reader. They are deleted, unless a commit was tried: then it
+is unknown whether they are part of the table.
 """
 
 import json

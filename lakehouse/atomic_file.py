@@ -1,4 +1,4 @@
-"""Writes a small file whole or not at all, whatever dies meanwhile."""
+"""Write of a small file, complete or not at all, whatever ends meanwhile."""
 
 import json
 import os

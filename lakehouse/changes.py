@@ -1,7 +1,7 @@
 """Files that each committed version of a table added and removed, read from its log without a JVM.
 
-A derived table (rollups, ledger, latest) continues from the version that it last saw; the log says which
-files came since. A rearrangement (compaction) changes no rows and is passed over.
+A derived table (rollups, ledger, latest) continues from the last version that it has read; the log names the files since then.
+A rearrangement (compaction) changes no rows and is skipped.
 """
 
 import json

@@ -1,7 +1,7 @@
 """The time for deletions: the wall clock, bounded by stored data and by this process's own count of seconds.
 
-A clock that runs ahead (a resumed machine, a dead battery, a wrong answer of a time server) must not delete. Rows that
-landed show which days have really come.
+A clock that runs ahead (a resumed machine, an empty battery, a wrong time server) must not delete data. Landed rows show which
+days have really come.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Creates the Delta tables, with comments and properties, in milliseconds and without a JVM."""
+"""Creation of the Delta tables with comments and properties, in milliseconds and without a JVM."""
 
 from collections.abc import Iterable
 from typing import Any, Final

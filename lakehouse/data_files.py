@@ -1,4 +1,4 @@
-"""Reads columns of data files by pyarrow, on a local disk or an object store."""
+"""Columns of data files, read by pyarrow from a local disk or an object store."""
 
 import os
 from collections.abc import Iterable, Sequence

@@ -1,6 +1,6 @@
 """A Delta table's files as one Arrow dataset that skips files by day and by the times in the log.
 
-deltalake's own takes over 2 ms per file to build; a table that is written three times a second has many files.
+deltalake's own dataset takes over 2 ms per file to build, and a table with three commits per second has many files.
 """
 
 from typing import TYPE_CHECKING, Any, Final

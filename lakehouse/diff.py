@@ -1,6 +1,6 @@
-"""Differences between two versions of a table: rows that are in one only, and rows of one key with other content.
+"""Differences between two versions of a table: rows of only one version, and rows of one key with other content.
 
-Only the files that one version has and the other lacks are read; a rearrangement (compaction) then shows no difference.
+Only files that one version has and the other lacks are read, so a rearrangement (compaction) shows no difference.
 """
 
 from collections.abc import Sequence

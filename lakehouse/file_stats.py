@@ -1,7 +1,7 @@
-"""Statistics of data files in the Delta log: which files may hold a row.
+"""Statistics of data files in the Delta log: which files may have a row.
 
-A file without statistics may hold anything. Delta cuts texts to a prefix, so a maximum may be a prefix of what it stands for,
-and it cuts times to milliseconds, so a maximum may be up to one millisecond too small (Delta's protocol, per-file statistics).
+A file without statistics may have any row. Delta cuts texts to a prefix, so a maximum may be a prefix of the real one. It cuts
+times to milliseconds, so a maximum may be up to one millisecond too small (Delta's protocol, per-file statistics).
 """
 
 from bisect import bisect_left

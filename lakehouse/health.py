@@ -1,7 +1,7 @@
-"""Examine whether a local Delta table is intact: its log file by file, without a JVM, as neither reader does.
+"""Check of a local Delta table for damage: its log file by file, without a JVM, and stricter than readers check it.
 
-A commit of zero bytes is taken by readers for one without rows, and a checkpoint that is torn makes the whole table
-unreadable: both are found here, before anything is written on top of them.
+Readers take a commit of zero bytes for one without rows, and a torn checkpoint makes the whole table unreadable. Both are found
+here before anything is written on top of them.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""Starts the JVM that Spark's driver runs in, so that its heap, collector, jars, log and inherited files are ours to say.
+"""Start of the JVM of Spark's driver with our heap, collector, jars, log and inherited files.
 
-PySpark would run a shell script that starts a launcher JVM first; this starts the one JVM directly and hands PySpark the
-connection, by the two variables that it reads for that purpose.
+PySpark would run a shell script that first starts a launcher JVM. This module starts the JVM directly, and gives PySpark the
+connection by the two variables that it reads for that.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""One writer per folder: a lock file held by `flock`, also through every process that inherits it.
+"""Lock of a folder for one writer: a lock file with `flock`, which every process that inherits it also holds.
 
-A local Delta table has no lock between processes: two writers would both report success and one would lose. The kernel
-frees the lock when the last holder is gone, so nothing has to be cleaned up after a crash.
+A local Delta table has no lock between processes: of two writers both would report success and one would lose its commit. The
+kernel drops the lock when the last holder ends, so a crash needs no cleanup.
 """
 
 import fcntl

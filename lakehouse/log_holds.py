@@ -1,7 +1,7 @@
-"""The part of a table's log that this process still reads: every snapshot of its JVM begins with one checkpoint.
+"""The part of a table's log that this process still reads: each snapshot of its JVM begins with one checkpoint.
 
-Delta computes the state of a snapshot lazily, from the checkpoint that the snapshot began with and the commits after it. That
-may be at a commit, hours after the snapshot was made. So the files of each snapshot in use are held against cleaning.
+Delta computes the state of a snapshot lazily, from the checkpoint at its beginning and the commits after it, maybe at a commit
+hours later. So log cleaning keeps the files of each snapshot in use.
 """
 
 import threading

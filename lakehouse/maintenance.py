@@ -1,9 +1,9 @@
-"""Plans that keep a table small and quick, made from its log alone: which files to join, which days to drop.
+"""Plans that keep a table small and fast, made from its log alone: files to join, and days to drop.
 
-A streamed table gets some files a second. They are joined in tiers, as a log-structured store does: many tiny ones into a
-small one, some small ones into a larger one, so that each row is rewritten three or four times in all and never more. When a
-day is over, what is left of it is joined too. Joined files are sorted by device, so that a reader of one device skips most
-of each; within a device rows keep the order of their arrival.
+A streamed table gets some files per second. They are joined in tiers, as in a log-structured store: many tiny files into a
+small one, some small ones into a larger one, so that each row is rewritten at most three or four times. After the end of a day
+its remaining files are joined too. Joined files are sorted by device, so that a reader of one device skips most of each file;
+within a device the rows keep the order of arrival.
 """
 
 import time

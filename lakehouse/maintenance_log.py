@@ -1,7 +1,7 @@
-"""Keeps a table's log short to read: checkpoints, and removal of what is older than the log is kept.
+"""Maintenance of a table's log: checkpoints, and removal of entries past the log's retention, so that the log stays fast to read.
 
-Delta would do both in the commit that happens to be the two-hundredth, while rows wait: seconds, by Spark jobs and by
-listing a folder that holds a file per commit of the last day. Here both are done next to the commits, without a JVM.
+Delta would do both within every two-hundredth commit while rows wait: for seconds, with Spark jobs and a listing of a folder
+with a file per commit of the last day. Here both run next to the commits, without a JVM.
 """
 
 import json

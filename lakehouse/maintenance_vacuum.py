@@ -1,4 +1,4 @@
-"""Deletes data files that no version which is still kept refers to, and what failed commits left behind."""
+"""Deletion of data files that no kept version refers to, and of leftovers of failed commits."""
 
 import math
 import time

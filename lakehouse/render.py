@@ -1,4 +1,4 @@
-"""An Arrow table as text for people (`table`), or as csv, json or parquet for programs. Times are UTC."""
+"""Output of an Arrow table: as text for people (`table`), or as csv, json or parquet for programs. Times are UTC."""
 
 import base64
 import csv

@@ -1,8 +1,8 @@
-"""Requests to the process that writes the tables: a file each, run by it between its own work, answered in a file.
+"""Requests to the process that writes the tables: one file per request, run between its other work and answered in a file.
 
-One process writes all tables. A command that changes them (correct, erase, maintain, …) leaves a request under
-`<root>/_requests` and waits for its answer; where no writer runs, the command takes the lock and runs it itself. A request
-is run at least once; what it did is marked with its id in the commit's metadata, so that a second run finds it done.
+One process writes all tables. A command that changes them (correct, erase, maintain, …) writes a request under
+`<root>/_requests` and waits for its answer. If no writer runs, the command takes the lock and runs the request itself. A
+request is run at least once. The commit's metadata has the request's id, so that a second run finds it done.
 """
 
 import hashlib

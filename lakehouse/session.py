@@ -1,4 +1,4 @@
-"""The Spark session: pinned versions, settings that were measured, quiet console."""
+"""The Spark session with pinned versions, measured settings and a quiet console."""
 
 import importlib.metadata
 import logging

@@ -1,4 +1,4 @@
-"""One query as Python to paste, for DuckDB, Polars, pandas and Spark: the same tables, versions and answer. Pure."""
+"""Python code to paste for one query, for DuckDB, Polars, pandas and Spark: the same tables, versions and answer. Pure."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

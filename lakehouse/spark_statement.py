@@ -1,8 +1,8 @@
-"""The part of Spark's SQL that only reads: an allow-list over the parsed plan, checked before Spark analyses any of it.
+"""Accept only a Spark statement that reads: an allow-list over the parsed plan, before Spark analyses any of it.
 
-Spark runs a command as soon as `sql()` gets it, and hides commands, files and code in many spellings: quoted, inside WITH,
-behind a pipe. So the plan decides and not the text. Every object of the plan is visited, whichever field holds it; a class,
-a relation or a function that is not listed here is refused. What was checked is what runs: the text is parsed once.
+Spark runs a command as soon as `sql()` gets it, and commands, files and code have many spellings: quoted, inside WITH, after a
+pipe. So the plan decides, not the text. Every object of the plan is visited, in whatever field it is. A class, relation or
+function that is not in the list is rejected. The checked plan is what runs, because the text is parsed only once.
 """
 
 from dataclasses import dataclass

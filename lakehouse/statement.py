@@ -1,7 +1,7 @@
 """Accept only a single read-only DuckDB statement: allow-lists over DuckDB's own parse tree and words.
 
-A query can hold commands (`WITH x AS (COPY …)` writes a file) and functions that run the text they are given. Comments nest, so
-the words are those of DuckDB's tokenizer. What was checked is what runs: an EXPLAIN is put together again from its parts.
+A query can contain commands (`WITH x AS (COPY …)` writes a file) and functions that run the text they get. Comments nest, so
+the words are those of DuckDB's tokenizer. The checked statement is what runs: an EXPLAIN is put together again from its parts.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Follows a table commit by commit, without a JVM: a reader apart from the writer, for the canary and the benchmarks.
+"""Follower of a table, commit by commit and without a JVM: a reader apart from the writer, for the canary and the benchmarks.
 
-It asks for the next file of the Delta log by name, so a look costs the same however large the table has grown. Only
-appended files count; a commit that merely rearranges rows (dataChange false) brings none.
+It asks for the next file of the Delta log by name, so a look costs the same for a table of any size. Only appended files count;
+a commit that only rearranges rows (dataChange false) has none.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""The tables as data: name, columns, partitioning, properties. No JVM and no vendor library is needed to read them.
+"""Definitions of the tables as data: name, columns, partitioning, properties. They need no JVM and no vendor library.
 
-One definition gives the Spark schema (`spark_ddl`), the Delta table (lakehouse/create.py) and what `tables show` prints.
+One definition gives the Spark schema (`spark_ddl`), the Delta table (lakehouse/create.py) and the output of `tables show`.
 Column names are public: add columns, never rename one.
 """
 

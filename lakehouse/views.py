@@ -1,6 +1,6 @@
-"""Queries over the tables that have a name: `readings_wide_<profile>` and `counter_deltas`.
+"""Named queries over the tables: `readings_wide_<profile>` and `counter_deltas`.
 
-They are made when a query names them and stored nowhere, so they are always of the tables' version that is read.
+They are made when a query names them and are not stored, so they always use the table version of the query.
 """
 
 import re

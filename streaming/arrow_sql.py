@@ -1,4 +1,4 @@
-"""SQL over Arrow tables, for what the stream compares outside Spark: one small DuckDB of a single thread."""
+"""SQL over Arrow tables for comparisons outside of Spark: one small DuckDB with a single thread."""
 
 import shutil
 import tempfile

@@ -1,6 +1,7 @@
-"""Input of `foreachBatch`: batches one at a time, none after a stop; the exception that ended them is kept.
+"""Input of `foreachBatch`: one batch at a time, none after a stop, and the exception that ended the batches.
 
-Spark reports an exception only as text of the JVM; and a query that is stopped in the middle of a batch runs it again.
+Spark reports an exception only as text of the JVM, so it is kept here. A query that is stopped in the middle of a batch runs
+the batch again.
 """
 
 import threading

@@ -1,6 +1,6 @@
-"""The landing's view of Spark's checkpoint: whether it exists, whether it is complete, and how far it planned.
+"""Spark's checkpoint as the landing reads it: whether it exists, whether it is complete, and which offsets it has planned.
 
-Through Hadoop's file system, so that it works wherever Spark's checkpoint lies.
+It is read through Hadoop's file system, so it can be in any place that Spark supports.
 """
 
 import json

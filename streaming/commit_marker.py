@@ -1,9 +1,9 @@
-"""Makes the marks of a landing's commits: where a batch began and ended, and the name of each partition's last record.
+"""Marks of a landing's commits: where a batch began and ended, and the name of each partition's last record.
 
-The names are read from Kafka on a thread of their own while Spark works at the batch, whose ends are known when it begins. A
-partition whose name did not come in time keeps the one before: a name holds for its own offset.
+The names are read from Kafka on a separate thread while Spark works on the batch, whose ends are known at its begin. If the
+name of a partition does not come in time, the mark has the name before it: a name belongs to its own offset.
 
-A new leader's epoch says that the log may have been cut back while the query ran: then the last known name is asked for again.
+A new leader epoch may mean that the log was cut back while the query ran. The last known name is then read again.
 """
 
 from collections.abc import Callable, Mapping, Sequence

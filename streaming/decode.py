@@ -1,7 +1,7 @@
-"""Kafka records into rows of `readings` and `dead_letters`: pure DataFrame functions, JVM expressions only.
+"""Decoding of Kafka records to rows of `readings` and `dead_letters`: pure DataFrame functions, only JVM expressions.
 
-The gateway has validated every record. Other content of the topics (written by another program, or
-torn) is a poison record: it becomes a dead letter `spark_corrupt_record` with its raw bytes and stops nothing.
+The gateway has validated every record. Other content of the topics (torn, or written by another program) is a poison record: it
+becomes a dead letter `spark_corrupt_record` with its raw bytes, and stops nothing.
 """
 
 from collections.abc import Mapping

@@ -1,12 +1,12 @@
-"""Find the rows that are already stored, by their identities (message_id, device, metric, index), on the driver.
+"""Index of stored identities (message_id, device, metric, index), in which the driver finds rows that are already stored.
 
-A message id `bs:<boot>:<seq>` is the number seq on the line (device, metric, index, boot): a device that counts without
-gaps needs one range per metric and boot, for ever. Any other id is a point: a hash on disk, for the horizon
-(streaming/point_store.py), so points never push a range out. A batch's key columns are read back from the file that Spark wrote
-and compared here, all rows at once, before the file is committed.
+A message id `bs:<boot>:<seq>` is the number seq on the line (device, metric, index, boot). A device that counts without gaps
+needs only one range per metric and boot. Any other id is a point: a hash on disk for the time of the horizon
+(streaming/point_store.py), so points never displace a range. The key columns of a batch are read back from the file that Spark
+wrote, and all rows are compared here at once, before the file is committed.
 
-Both are derived from the table and can be lost. `load` reads the snapshot, which names the files of points too, and the rows
-that landed since. Without a snapshot it reads the horizon, and for the ranges the whole table.
+Ranges and points are derived from the table and may be lost. `load` reads the snapshot, which also names the files of points,
+and the rows that landed since. Without a snapshot it reads the horizon, and for the ranges the whole table.
 """
 
 import logging

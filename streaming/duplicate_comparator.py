@@ -1,17 +1,17 @@
 """Comparison of duplicates with stored rows: equal, different (`conflicting_duplicate`), not comparable (`unchecked_duplicate`).
 
-A copy is equal where its message has the payload that was stored (`payload_hash`), whatever profile, unit or zone decoded
-either of them; else where value, text, unit and the claimed time (`device_time`) are the same. The receive time of a copy
-is always another one and says nothing, but for one case: a native message (`bs:`) without a time of its own that one gateway
-receives again, live, over `REDELIVERY` after the first one. A redelivery comes within minutes, so this is a device that uses
-a `boot` and `seq` again, and whether its reading is new cannot be known: it is a dead letter.
+A copy is equal if its message has the stored payload (`payload_hash`), whatever profile, unit or zone decoded the two.
+Otherwise it is equal if value, text, unit and the claimed time (`device_time`) are the same. The receive time of a copy always
+differs and is ignored, with one exception: a native message (`bs:`) without a time of its own that one gateway receives again,
+live, more than `REDELIVERY` after the first one. A redelivery comes within minutes. So this is a device that uses a `boot` and
+`seq` again, and nobody can know whether its reading is new: it is a dead letter.
 
-What landed last is remembered as a few numbers a row, so that the copies of a gateway's crash are compared without a look at
-the table. Older ones are looked up in the table, in one scan a batch: first in the files that admit the copies' devices and
-event times, then in all that admit the devices, the newest first.
+The last rows are remembered as a few numbers each, so that copies after a gateway's crash need no look-up. Older rows are
+looked up in the table with one scan per batch: first in the files that may have the copies' devices and event times, then in
+all files that may have the devices, the newest first.
 
-A device that repeats a month must not slow the others, so look-ups have a bounded share of the time. A copy for which
-there was none left, or whose row retention deleted, is a dead letter: nothing is dropped without a comparison.
+A device that repeats a month must not slow down the others, so look-ups have a bounded share of the time. A copy without time
+for its look-up, or whose row was deleted by retention, is a dead letter: nothing is dropped without a comparison.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Records of a batch with readings that were already stored: the rows of `duplicates`, one per record."""
+"""Rows of `duplicates`: one per record of a batch that has readings which were already stored."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The known identities on disk, so that a restart reads a small file and not the whole table. It may be lost or torn."""
+"""Snapshot of the known identities on disk, so that a restart does not read the whole table. It may be lost or torn."""
 
 import json
 import logging

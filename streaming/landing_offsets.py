@@ -1,8 +1,8 @@
-"""Kafka offsets as the landing keeps them: in Spark's checkpoint, in the commits of the tables, and where a run begins.
+"""Kafka offsets of the landing: in Spark's checkpoint, in the commits of the tables, and at the start of a run.
 
-Each commit here holds, in its metadata, the query, the batch, and the offsets at which the batch began and ended.
-(topic, partition, offset) is what a row comes from, so after a (re)start each table is asked how far it is, and what lies
-before that is not written again, whatever became of the checkpoint.
+Each commit has in its metadata the query, the batch, and the offsets at which the batch began and ended. A row comes from
+(topic, partition, offset). So after a start each table says how far it is, and records before that are not written again, even
+if the checkpoint is lost.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The landing's report about itself: metrics of batches, latency of every row, lag, and one sentence of state."""
+"""Progress of the landing: metrics of batches, latency of every row, lag, and one sentence about the state."""
 
 import logging
 import threading

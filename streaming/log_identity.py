@@ -1,12 +1,12 @@
-"""Compares Kafka's log with the one that the tables were filled from, before a query starts.
+"""Comparison of Kafka's log with the log that filled the tables, before a query starts.
 
-A topic that was deleted and made again has another id. A log that was cut back (power cut, unclean election, restored snapshot)
-keeps the id and gives its offsets to other records. So the newest mark names the last record of each partition, and a start
-asks Kafka for the records at those offsets. Where a name came too late for its mark, stored rows show offset and time.
+A topic that was deleted and created again has another id. A log that was cut back (power cut, unclean election, restored
+snapshot) keeps the id and gives its offsets to other records. So the newest mark names the last record of each partition, and a
+start asks Kafka for the records at those offsets. If a name came too late for its mark, stored rows show offset and time.
 
-The edge of a cut is the first offset that holds another record than before. Marks find it to a batch (each names a record),
-stored rows to a row, and Kafka's own times to a record: what was appended after the cut is later than any record that was there
-before it, unless Kafka's clock was set back.
+The edge of a cut is the first offset that has another record than before. Marks find it to a batch (each names a record),
+stored rows to a row, and Kafka's own times to a record: a record that was appended after the cut is later than all earlier
+ones, unless Kafka's clock was set back.
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -1,6 +1,6 @@
-"""Look-ups in `readings` by device: file by file of those that may hold rows of it, for as long as the time for it lasts.
+"""Look-ups in `readings` by device, file by file over the files that may have its rows, within a bounded time.
 
-A device that repeats a month must not slow the others, so look-ups have a bounded share of the time.
+A device that repeats a month must not slow down the others, so look-ups have a bounded share of the time.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Records that Kafka no longer has: found before a query starts, reported exactly, and skipped only if a person accepts it.
 
-`tidegate repair` leaves its word for the next start in `<root>/_repair/next_start.json`: which losses were accepted, and
-from where records are to be read again because a torn commit was set aside.
+`tidegate repair` writes instructions for the next start to `<root>/_repair/next_start.json`: the accepted losses, and the
+offsets from which records are read again because a torn commit was set aside.
 """
 
 import json

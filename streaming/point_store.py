@@ -1,11 +1,12 @@
-"""Identities without a counter: 64-bit hashes in sorted files on disk, by the day they landed, for the horizon.
+"""Store of identities without a counter: 64-bit hashes in sorted files on disk, by day of landing, for the time of the horizon.
 
-Each file holds hashes, ascending, then a 32-bit tag of the device for each (so that a device can be forgotten), then a
-footer with the count and checksums. Files are mapped into memory and searched by bisection. New hashes wait in memory until
-they are a file; small files are joined into larger ones, slice by slice, on a thread next to the landing. A day is one file
-in the end. All of it is derived from the table: a file that is lost or torn is noticed when it is opened.
+Each file has ascending hashes, a 32-bit tag of the device for each (so that a device can be forgotten), and a footer with count
+and checksums. Files are mapped into memory and searched by bisection. New hashes wait in memory until they fill a file. A
+thread next to the landing joins small files to larger ones, slice by slice, until a day is one file. All of it is derived from
+the table; a lost or torn file is noticed when it is opened.
 
-A hash that is found makes a reading suspected: the landing compares it with the table's row (streaming/duplicate_comparator.py).
+A hash that is found makes a reading suspected: the landing compares it with the table's row
+(streaming/duplicate_comparator.py).
 """
 
 import logging

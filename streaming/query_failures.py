@@ -1,4 +1,4 @@
-"""The end of the query as one sentence and a kind: a passing fault (wait and restart) or one for a person."""
+"""Classification of a query's end: one sentence, and whether the error is temporary (wait and restart) or needs a person."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Damage of the landing's checkpoint, and the files to set aside so that Spark goes on."""
+"""Damage of the landing's checkpoint, and the files to set aside so that Spark can continue."""
 
 from collections.abc import Iterator
 from pathlib import Path

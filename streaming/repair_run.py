@@ -1,7 +1,7 @@
-"""`tidegate repair`: finds what keeps the stream from going on, says what it would do, and does it when asked. No JVM.
+"""`tidegate repair`: find what keeps the stream from running, show the fix, and apply it on request. No JVM.
 
-Nothing is ever deleted: files in the way are moved to `<root>/_repair/<time>`, next to a report. The order of the steps is
-such that a repair killed anywhere leaves a state that the stream still refuses, and the next repair continues.
+Nothing is ever deleted: files in the way are moved to `<root>/_repair/<time>`, next to a report. If a repair is killed between
+two steps, the stream still rejects the state, and the next repair continues.
 """
 
 import json

@@ -1,12 +1,12 @@
-"""Finds the readings of retained messages that are stored already: a broker replays those to each new subscription.
+"""Filter for readings of retained messages that are stored already: a broker replays these to each new subscription.
 
-A retained message is recognised by its topic and payload, however long ago it was stored and whatever identity it had then:
-the live delivery of the same message has none where the device gives none. So the table itself is asked, of devices that
-the batch holds retained messages of. That happens only after a new subscription. Look-ups have a bounded share of the time;
-what was not found in it is stored, and marked `retained` like any other replay.
+A retained message is recognised by its topic and payload, whenever it was stored and with whatever identity: the live delivery
+of the same message has none if the device gives none. So the table itself is searched for the devices of the batch's retained
+messages. That happens only after a new subscription. Look-ups have a bounded share of the time. A message that was not found in
+that time is stored, and marked `retained` like any other replay.
 
-A batch that is run again after `duplicates` counted its copies leaves out the same ones, however long the look-up takes:
-else a message would be stored and counted as a copy too.
+If a batch runs again after `duplicates` has counted its copies, it leaves out the same ones, however long the look-up takes.
+Otherwise a message would be stored and also counted as a copy.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Starts the landing query: decides where it begins, and refuses a start that would lose rows silently."""
+"""Start of the landing query: the offsets at which it begins, and a refusal to start if rows would be lost silently."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace

@@ -1,6 +1,6 @@
-"""Kafka's times of the records that the tables hold: they show whether a log is still the same, whatever a clock says.
+"""Kafka's times of the stored records, which show whether a log is still the same even if a clock was set.
 
-Marks name one record a batch, and a name that came late is not in them. Each stored reading keeps its offset and its time.
+Marks name only one record per batch, and a name that came late is missing. Each stored reading has its offset and its time.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""Commits that are gone without a trace, as after a power cut: known from what other commits and the checkpoint say.
+"""Commits that are gone without a trace, as after a power cut, found by what other commits and the checkpoint say.
 
-Nothing torn is left to be found then. But each commit of the landing names the versions of the other tables, and each batch
-with records leaves a mark; so a table that is behind what a mark says, or a checkpoint that is past every mark, shows it.
-A derived table shows it by its cursor.
+No torn file is left in that case. But each commit of the landing names the versions of the other tables, and each batch with
+records leaves a mark. So a table that is behind a mark, or a checkpoint that is past every mark, shows the loss. A derived
+table shows it by its cursor.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Shared state of the code that writes tables in the stream's process, next to the landing itself."""
+"""Context of the code that writes tables in the stream's process next to the landing."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

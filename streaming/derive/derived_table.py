@@ -1,4 +1,4 @@
-"""A derived table as its derivation keeps it: its live files, its cursor, and the commits that take both further at once."""
+"""A derived table for its derivation: its live files, its cursor, and commits that change both at once."""
 
 import json
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The chore that keeps the derived tables up to date: asks each derivation in turn, and lets one fail without the others."""
+"""The chore that keeps the derived tables up to date: it runs each derivation in turn; a failed one does not stop the others."""
 
 import logging
 from collections.abc import Callable, Sequence

@@ -1,18 +1,18 @@
-"""Keeps `devices`: first and last message, last rejection, clock skew and sending interval of each device.
+"""Derivation of `devices`: first and last message, last rejection, clock skew and sending interval of each device.
 
-What is learned is smoothed from pass to pass, so it depends a little on how the passes fell:
+Learned values are smoothed from pass to pass, so they depend a little on the times of the passes:
 
-- `clock_skew_ms`: per live message the newest time that the device claims, minus received_at; the median over the messages of
-  a pass; the known value moves `SMOOTHING` of the way to it. So buffered history is not a slow clock. A message is
-  live where the time that it claims went on as fast as the gateway's clock since the message before, within a factor of
-  `PACE`: a device that sends what it stored claims hours within seconds. What the broker kept is not live either. A pass in
-  which most steps of a device's time are none of live messages says nothing of its clock.
-- `interval_learned_s`: the gaps between the messages of a pass (the first counts from the last of the pass before) give
-  sum(gap²) / sum(gap): the gap that a moment taken at random lies in. So a burst of ten messages each hour is an hour, not
-  six minutes. The known value moves `SMOOTHING` of the way to it on a logarithmic scale, and as if it were never more than
-  `STEP` times or less than a `STEP`th of what is known: one outage is not an interval.
+- `clock_skew_ms`: per live message the newest time that the device claims, minus received_at. A pass takes the median over its
+  messages, and the known value moves `SMOOTHING` of the way to it. Only live messages count, so that buffered history does not
+  look like a slow clock. A message is live if its claimed time went on as fast as the gateway's clock since the message before,
+  within a factor of `PACE`: a device that sends stored readings claims hours within seconds. Messages that the broker kept are
+  not live either. A pass in which most messages of a device are not live does not change its skew.
+- `interval_learned_s`: the gaps between the messages of a pass (the first counts from the last message of the pass before) give
+  sum(gap²) / sum(gap), which is the expected gap at a random time. So a burst of ten messages each hour gives an hour, not six
+  minutes. This new value counts as at most `STEP` times and at least a `STEP`th of the known one, because one outage is not
+  an interval. The known value moves `SMOOTHING` of the way to it on a logarithmic scale.
 
-Retained messages say nothing of when a device was alive, so they do not count, unless a setting says so.
+Retained messages do not show when a device was alive, so they do not count, unless a setting says so.
 """
 
 from datetime import UTC, datetime

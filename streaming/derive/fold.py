@@ -1,8 +1,8 @@
-"""Readings into partial aggregates, and partial aggregates into rows of a rollup table: DataFrame functions, no actions.
+"""Folding of readings into partial aggregates, and of these into rows of a rollup table: DataFrame functions, no actions.
 
-A partial is what some readings of one device, metric and minute come to. Partials merge with each other and with the
-row of the table in any order and any grouping: what arrived earlier wins where event times are equal.
-Times inside are µs of the epoch (`start`, `first_at`, …), which aggregate and compare fastest.
+A partial aggregate covers some readings of one device, metric and minute. Partial aggregates merge with each other and with the
+table's row in any order and grouping: of equal event times, the earlier arrival wins. Times inside are epoch µs (`start`,
+`first_at`, …), which aggregate and compare fastest.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The live files of a rollup table by the windows that they hold, kept up to date from the log: no snapshot per pass."""
+"""The live files of a rollup table by their windows, kept up to date from the log without a snapshot per pass."""
 
 from collections.abc import Iterable, Iterator
 from datetime import date

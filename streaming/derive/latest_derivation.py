@@ -1,12 +1,12 @@
-"""Keeps `latest`: the newest reading of each device and metric, by event_time; the later arrival among equals.
+"""Derivation of `latest`: the newest reading of each device and metric by event_time; of equal ones the later arrival.
 
-An event_time far ahead of its receipt counts as `received_at + AHEAD` here: a clock that once ran ahead does not hold the
-row for years. The row itself keeps the event_time from `readings`. Retained messages, which the broker replays and
-which may be old, do not count unless a setting says so.
+An event_time far ahead of its receipt counts as `received_at + AHEAD`, so that a clock that once ran ahead does not keep the
+row for years. The row itself has the event_time of `readings`. Retained messages do not count unless a setting says so, because
+the broker replays them and they may be old.
 
-`stale_since` is of a device: its newest reading of any metric is older than five of its usual intervals, as `devices` learned
-them (`monitoring/silence.py`). A metric that is sent on change only does not go stale while its device sends others. Time
-alone makes values stale, so a pass without news looks at the next moment in which one of them does.
+`stale_since` belongs to a device: its newest reading of any metric is older than five of its usual intervals, as `devices`
+learned them (`monitoring/silence.py`). A metric that is sent only on change does not become stale while its device sends
+others. Values become stale by time alone, so a pass without news looks at the next moment at which one does.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Counts of the gateways, read from Kafka by Spark as a batch: sums per device and minute. JVM expressions only.
+"""Outcome records of the gateways, read from Kafka by Spark as a batch, as sums per device and minute. Only JVM expressions.
 
 A record that is not an outcome is counted and skipped.
 """

@@ -1,8 +1,8 @@
-"""Keeps rollups_1m, rollups_5m, rollups_1h and rolling_15m equal to what `readings` holds, a pass every few seconds.
+"""Derivation of rollups_1m, rollups_5m, rollups_1h and rolling_15m from `readings`, with a pass every few seconds.
 
-A pass reads only what was committed since, as partial aggregates by minute, merges them with the rows of the windows that
-they touch, and rewrites those rows' files: rows and cursor in one commit per table. Each table has its own cursor, so
-a crash between two of them leaves the others to go on from where they were.
+A pass reads only new commits, as partial aggregates by minute. It merges them with the rows of the touched windows, and
+rewrites the files of those rows, with rows and cursor in one commit per table. Each table has its own cursor, so after a crash
+between two tables each continues where it was.
 """
 
 import time

@@ -1,7 +1,7 @@
 """Changes of the landed tables and of `ledger` since a version, for derivations that share one look and one scan.
 
-Rows that landed are news. Rows that a request changed (`correct`, `erase`) are not: their devices are named instead. Rows
-that landed before their device was erased are left out, whoever reads their files.
+Rows that landed are news. Rows that a request changed (`correct`, `erase`) are not news; their devices are named instead. Rows
+that landed before their device was erased are left out for every derivation.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
-"""Corrects rows of `readings`: the handler of the request `correct`.
+"""Correction of rows of `readings`: the handler of the request `correct`.
 
-One Delta transaction; corrected rows carry the flag `corrected`, and the version before it holds what they were. What is
-derived follows by itself: the removed files in the table's log show which windows to recalculate.
+It is one Delta transaction. Corrected rows have the flag `corrected`, and the version before it has the old rows. The derived
+tables follow by themselves: the removed files in the table's log show which windows to recalculate.
 """
 
 from datetime import UTC, datetime

@@ -1,9 +1,9 @@
-"""Finds a device's id in bytes that are not a column: payloads, texts, files.
+"""Search for a device's id in bytes that are not a column: payloads, texts, files.
 
-An id counts where no letter or digit of ASCII is next to it, so `pump-1` is not found in `pump-10`; a very short one between
-quotes or slashes only. In bytes that are not text it also counts after its own length, as CBOR, MessagePack and Protobuf write
-it: there that length may look like a letter. It is also found as JSON and URLs escape it, in UTF-16, in hex, inside base64,
-and inside gzip and zlib, plain or in base64.
+An id counts only if no ASCII letter or digit is next to it, so `pump-1` is not found in `pump-10`. A very short id counts only
+between quotes or slashes. In bytes that are not text, an id also counts after its own length, as CBOR, MessagePack and Protobuf
+write it, because that length may look like a letter. It is also found as JSON and URLs escape it, in UTF-16, in hex, inside
+base64, and inside gzip and zlib, plain or in base64.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Journal of corrections (author, time, change, reason): JSON lines next to the tables, which outlive the log of the table.
 
-A line is written before a correction begins and another when it is done. A request that was begun and not done is looked
-up in the table's log: nothing is corrected twice, wherever the writer was killed.
+One line is written before a correction begins and another when it is done. If a request was begun but not done, the table's log
+shows whether the correction was made. So no correction is made twice, wherever the writer was killed.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""Lets the logs forget an erased device: statistics and requests that name it go with the oldest part of the log.
+"""Removal of an erased device from the tables' logs: statistics and requests that name it go with the oldest part of the log.
 
 Maintenance removes a log up to its newest checkpoint that is old enough, and up to the newest commit that says how far the
-table is. A table without writes gets neither. So an erasure gives each table both: a commit that repeats the newest
-mark, and a checkpoint.
+table is. A table without writes gets neither. So an erasure gives each table both: a commit that repeats the newest mark, and a
+checkpoint.
 """
 
 import json

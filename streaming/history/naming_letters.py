@@ -1,7 +1,7 @@
-"""Cuts dead letters of other devices, or of none, that name an erased device.
+"""Removal of payloads from dead letters of other devices, or of none, that name an erased device.
 
-A message of several devices is kept whole in the letters of whichever device was refused. One device cannot be cut out
-of any payload, so the payload goes and its length and SHA-256 stay; the letter itself stays for the audit.
+A message of several devices is kept whole in the dead letter of each rejected device. One device cannot be removed from an
+arbitrary payload, so the whole payload is removed, and its length and SHA-256 stay. The letter itself stays for the audit.
 """
 
 import hashlib

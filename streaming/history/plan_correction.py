@@ -1,4 +1,4 @@
-"""Effect of a correction beforehand: rows, files, smallest and largest value before and after, one example. Changes nothing."""
+"""Preview of a correction: rows, files, smallest and largest value before and after, one example. It changes nothing."""
 
 import difflib
 import math

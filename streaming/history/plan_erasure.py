@@ -1,4 +1,4 @@
-"""Effect of an erasure beforehand, table by table. Changes nothing, and needs no JVM."""
+"""Preview of an erasure, table by table. It changes nothing, and needs no JVM."""
 
 from typing import Any
 

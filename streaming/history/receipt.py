@@ -1,4 +1,4 @@
-"""The receipt of an erasure: what was removed where, and when each place that still holds it forgets it.
+"""The receipt of an erasure: what was removed from each place, and when each place with remaining data forgets it.
 
 It names the device by a hash, so that it may be kept. It is written after every table, so that an erasure that was killed
 continues where it was.

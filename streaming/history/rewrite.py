@@ -1,7 +1,7 @@
 """Rewrite of a table's files in one Delta transaction: the same rows in the same order, except for the changed ones.
 
-Each new file replaces one old file, or several small ones of the same partition; readers see all of it or nothing.
-Rows that land in the meantime are not touched and do not disturb: an append reads nothing that this removes.
+Each new file replaces one old file, or several small ones of the same partition. Readers see all of it or nothing. Rows that
+land meanwhile are neither touched nor in conflict: an append reads nothing that this removes.
 """
 
 from collections.abc import Callable, Sequence

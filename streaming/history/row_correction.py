@@ -1,6 +1,6 @@
-"""Effect of a correction on a row: delete it, scale or shift its number, convert or rename its unit.
+"""Change of a row by a correction: delete it, scale or shift its number, convert or rename its unit.
 
-Said once as Spark columns, which write the table, and once in Arrow, which shows beforehand what will be.
+It exists as Spark columns, which write the table, and as Arrow code, which shows the result beforehand.
 """
 
 import math

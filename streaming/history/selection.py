@@ -1,7 +1,6 @@
-"""Rows that a change selects, and the files that hold them; read from statistics and columns, without a JVM.
+"""Rows that a change selects, and the files with such rows, found by statistics and columns without a JVM.
 
-A file is left alone unless its statistics allow a match and its columns have one, so a change rewrites no more than it
-must.
+A file is rewritten only if its statistics allow a match and its columns have one.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The two commits of maintenance: joined files in place of many, and days that are past their retention."""
+"""The two commits of maintenance: one that joins files, and one that drops days past their retention."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""The request `maintain`: what `tidegate maintain` asks the writer for."""
+"""Handler of the request `maintain` of `tidegate maintain`."""
 
 import time
 from typing import Any

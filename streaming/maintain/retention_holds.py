@@ -1,4 +1,4 @@
-"""Files and log of a table that are still needed: by derivations that have not read them, and by snapshots of this process."""
+"""Files and log entries of a table that are still needed: by derivations that have not read them, or by snapshots in use here."""
 
 import time
 from collections.abc import Iterator

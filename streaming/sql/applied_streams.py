@@ -1,4 +1,4 @@
-"""The applied streams: a file each under `<root>/_streams`, so that a restart finds them. Written whole, by one rename."""
+"""The applied streams: one file per stream under `<root>/_streams`, replaced by one rename, so that a restart finds them."""
 
 import json
 import time

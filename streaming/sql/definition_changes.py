@@ -1,8 +1,8 @@
-"""Decide whether a changed definition can go on from the applied one's checkpoint: pure rules, one verdict per change.
+"""Decision whether a changed definition can continue from the applied one's checkpoint: pure rules, one verdict per change.
 
-What Spark keeps between two runs are Kafka offsets per source, and per stateful operator rows by key. So sources, stateful
-operators with their keys, windows and aggregates, and the number of state partitions must stay; filters, projections,
-sinks and the trigger may change.
+Between two runs Spark keeps Kafka offsets per source, and rows by key per stateful operator. So sources, stateful operators
+with their keys, windows and aggregates, and the number of state partitions must stay. Filters, projections, sinks and the
+trigger may change.
 """
 
 from collections.abc import Mapping

@@ -1,10 +1,10 @@
-"""Runs a stream on given rows, as one batch and without Kafka, and compares what comes out with what is expected.
+"""Test of a stream with golden data: it runs on given rows, as one batch and without Kafka, and its output is compared.
 
 Lines of `<name>.test.jsonl`, each one object:
     {"in": "readings", "row": {"device": "d1", "metric": "temperature", "value": 21.5, "event_time": "2026-05-01T12:00:00Z"}}
     {"out": {"device": "d1", "value": 21.5}}
-`in` names a source: `readings`, another stream, or a static table. Fields that are left out are null; a reading without
-times is of 2026-01-01. As a batch, a window is given out whole and no row is late.
+`in` names a source: `readings`, another stream, or a static table. Missing fields are null; a reading without times is of
+2026-01-01. In one batch a window comes out complete, and no row is late.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Requests about streams, as the writing process runs them: plan, apply, drop. Each may run twice with one effect."""
+"""Handlers of requests about streams in the writing process: plan, apply, drop. A second run of a request changes nothing."""
 
 from dataclasses import replace
 from typing import Any

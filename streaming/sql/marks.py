@@ -1,4 +1,4 @@
-"""Marks in the commits of a stream's table: the batch and its incarnation, and the span of Kafka that it read."""
+"""Marks in the commits of a stream's table: the batch, its incarnation, and the range of Kafka offsets that it read."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

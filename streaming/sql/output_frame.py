@@ -1,6 +1,6 @@
-"""Build the output frame of a definition: the same statement over a stream, over a span of Kafka, or over a table.
+"""Output frame of a definition: the same statement over a stream, over a range of Kafka offsets, or over a table.
 
-Each stream has a Spark session of its own within the process: names of views and settings are its own.
+Each stream has its own Spark session in the process, so that names of views and settings do not collide.
 """
 
 import json

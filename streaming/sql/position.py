@@ -1,6 +1,6 @@
-"""Position of an applied stream in its logs: next to its marks, for streams and batches that commit nothing to a table.
+"""Position of an applied stream in its source topics, for streams and batches that commit nothing to a table.
 
-`<root>/_streams/<name>.position` is replaced after each batch. Where it is lost, the newest mark of the table says the same of
+`<root>/_streams/<name>.position` is replaced after each batch. If it is lost, the newest mark of the table has the position of
 an earlier batch.
 """
 

@@ -1,4 +1,4 @@
-"""Prepare a file's text for applying: checked against the present sources, nothing started."""
+"""Preparation of a stream's file for `apply`: a check against the present sources, without starting anything."""
 
 from dataclasses import dataclass
 

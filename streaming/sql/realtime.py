@@ -1,9 +1,9 @@
 """Real-time mode: records do not wait for the end of a batch, and a start sends none of them twice.
 
-Spark repeats the whole batch in hand after a stop or a crash, and in this mode a batch lasts for `BATCH`. So no start uses the
-checkpoint of the one before. Each start looks up what the newest incarnation sent since the last batch that ended, sends the
-rest of what Kafka has, and begins a new incarnation behind that. The header `batch` is the time at which a batch began. Spark's
-log of offsets has that time too, so the records that were sent after the end of a batch are known.
+After a stop or a crash Spark repeats the whole current batch, and in this mode a batch lasts for `BATCH`. So a start never uses
+the checkpoint of the one before. Each start looks up the records that the newest incarnation sent since its last finished
+batch, sends the rest of Kafka's records, and begins a new incarnation after that. The header `batch` is the time at which a
+batch began. Spark's log of offsets has that time too, so records that were sent after the end of a batch can be recognised.
 """
 
 from contextlib import suppress

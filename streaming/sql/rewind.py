@@ -1,8 +1,8 @@
-"""Rebuilds a stream from a past moment into a shadow table next to the live one, and reports their differences.
+"""Rebuild of a stream from a past time into a shadow table next to the live one, with a report of the differences.
 
-From Kafka by time; where Kafka's retention has passed, streams that remember nothing get those rows from the table
-`readings`: partition and offset say exactly where one ends and the other begins. Reading begins before
-`since`, by as much as the gateway lets a device's clock run ahead; of the output only what is of `since` and later counts.
+The rows come from Kafka by time. Before Kafka's retention, streams without state get them from the table `readings`; partition
+and offset show exactly where one source ends and the other begins. Reading begins before `since`, by the time that the gateway
+lets a device's clock run ahead. Of the output, only rows of `since` and later count.
 """
 
 import json

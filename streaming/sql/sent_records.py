@@ -1,12 +1,12 @@
-"""Records of batches to be written again that a stream's topic already holds: looked up at the first batch after a start.
+"""Records of repeated batches that a stream's topic already has, looked up at the first batch after a start.
 
 A process may die after it sent a batch and before its checkpoint says so. Spark then plans the batch again, and another stream
-that reads the topic would take its records for new ones. Only the stream itself writes there, one batch after the other, so
-the records of its newest batches are the last ones of each partition. Records are compared by key and value, since a batch
-that is planned again may end elsewhere and number its rows otherwise.
+that reads the topic would take its records for new ones. Only the stream itself writes to its topic, one batch after the other,
+so the records of its newest batches are the last ones of each partition. Records are compared by key and value, since a batch
+that is planned again may end elsewhere and number its rows differently.
 
-Records that no batch matched yet are kept in `<root>/_streams/<name>.sent` while batches are compared; a second start uses
-them: a number means nothing once other plans use it, and records matched already would hide equal new ones.
+During the comparison, records without a batch yet are kept in `<root>/_streams/<name>.sent`, and a second start uses them.
+Batch numbers have no meaning once other plans use them, and records that were matched already would hide equal new ones.
 """
 
 from collections import Counter

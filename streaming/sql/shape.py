@@ -1,4 +1,4 @@
-"""Reads off a planned query what decides whether its checkpoint survives a change, and refuses what can't be streamed."""
+"""Shape of a planned query: what decides whether its checkpoint survives a change, and what cannot be streamed."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -1,14 +1,17 @@
-"""Outputs of a stream's batches: first its topic, which others wait for, then its Delta table.
+"""Outputs of a stream's batches: first its topic, for which others wait, then its Delta table.
 
-Each commit of the table says which stream, incarnation and batch it is and where that ended in Kafka. The newest one is
-looked up at start, and its offsets decide, never a batch's number alone: a checkpoint that lost its newest plan gives the same
-number to a batch that ends later, and the rest of that batch is written then.
-Batches that may have been sent before a crash are compared with what the topic has, and only the rest of them is sent: as batch
-`<number>-rest-<ends>`. A batch that the table has (without a table: that `<name>.position` calls done) was sent whole before,
-so it is not sent again, and of a batch that the table has in part the rest alone is sent. So a stream that reads the topic sees
-nothing twice. A record comes a second time where a request that the client gave up reaches Kafka late, where the statement gives
-another row of a batch that was cut off (the time of the run, a joined table that changed), where the topic no longer has the
-records to compare with, or where a new incarnation begins after a lost checkpoint.
+Each commit of the table names the stream, the incarnation, the batch and its ends in Kafka. A start looks up the newest one.
+Its offsets decide, never a batch's number alone: a checkpoint that lost its newest plan gives the same number to a batch that
+ends later, and the rest of that batch is then written.
+
+Batches that may have been sent before a crash are compared with the topic, and only the rest of them is sent, as batch
+`<number>-rest-<ends>`. A batch that the table has (or, without a table, that `<name>.position` has) was sent completely, so it
+is not sent again. If the table has a part of a batch, only the rest is sent. So a stream that reads the topic sees no record
+twice.
+
+There are four exceptions, in which a record comes a second time: a request that the client gave up reaches Kafka late; the
+statement gives another row for a batch that was cut off (it uses the time of the run, or a joined table changed); the topic no
+longer has the records to compare with; or a new incarnation begins after a lost checkpoint.
 """
 
 import json

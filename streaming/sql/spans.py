@@ -1,4 +1,4 @@
-"""A definition over a closed span: of Kafka's records, or of the table `readings` where Kafka no longer has them."""
+"""A definition over a closed range: of Kafka's records, or of rows of `readings` if Kafka no longer has the records."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""The folder of SQL files: a stream each; the shipped examples come after it, so that a file of the same name wins."""
+"""The folder of SQL files, one per stream. The shipped examples are added, but a file of the folder with the same name wins."""
 
 from dataclasses import dataclass
 from importlib.resources import files

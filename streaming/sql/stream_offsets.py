@@ -1,4 +1,4 @@
-"""Offsets of a stream: in its Spark checkpoint, which may hold several sources, and where it begins in Kafka."""
+"""Offsets of a stream: in its Spark checkpoint, which may have several sources, and at its start in Kafka."""
 
 import json
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Starts one applied stream: its own session, checkpoint, consumer group and sinks."""
+"""Start of one applied stream with its own session, checkpoint, consumer group and sinks."""
 
 import json
 from collections.abc import Callable

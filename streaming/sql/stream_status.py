@@ -1,4 +1,4 @@
-"""State of each stream in one file next to the applied ones: `tidegate streams ls` reads it without Spark."""
+"""State of each stream in one file next to the applied ones, so that `tidegate streams ls` needs no Spark."""
 
 import time
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,8 @@
-"""The chore that keeps the applied streams running: what is applied is on disk, and each pass makes it so.
+"""The chore that keeps the applied streams running: each pass starts and stops streams as the files on disk say.
 
-A stream that fails stops no other and never the landing: after a passing fault it is started again, ever later; after
-another one it stays down, says so, and waits for a person (`apply`, `rewind`, `drop`) or for the next start.
+A stream that fails stops neither another one nor the landing. After a temporary error it starts again, each time after a longer
+pause. After another error it stays stopped, reports that, and waits for a person (`apply`, `rewind`, `drop`) or for the next
+start.
 """
 
 import logging

@@ -1,12 +1,12 @@
-"""Puts a rewound shadow in the place of the live table: one Delta commit, so that readers see the old or the new whole.
+"""Swap of a rewound shadow with the live table in one Delta commit, so that readers see either the old or the new table.
 
-The commit removes the live table's files and adds: its rows from before `since`, the shadow's rows, and what both streams
-read since the rewind (what Kafka no longer has of that comes from the table `readings`). It carries the new incarnation's mark;
-a crash after it is finished at the next start.
+The commit removes the live table's files and adds its rows from before `since`, the shadow's rows, and what both streams read
+since the rewind (from the table `readings` if Kafka no longer has it). It has the mark of the new incarnation. After a crash
+the next start finishes the swap.
 
-The topic is not written again: it gets what it lacks. Without state that are the records that the live stream did not read.
-With state it is the shadow's windows that are newer than those of the live table; those that the live stream closed after the
-rewind are closed by the new one again, and compared with the topic then.
+The topic is not written again, but gets the missing records. Without state these are the records that the live stream did not
+read. With state these are the shadow's windows that are newer than those of the live table. The new stream closes again the
+windows that the live stream closed after the rewind, and compares them with the topic.
 """
 
 from dataclasses import replace
