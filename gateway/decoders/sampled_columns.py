@@ -168,16 +168,16 @@ class ColumnFlattener(Flattener):
     def _around(self, body: object, trail: Trail) -> EnclosingTimes:
         """Return the findings of an object and those around it, the innermost first."""
         node: Any = self._scope.item
-        found = [self._look(self._scope.root), self._look(node)]
+        found = [self._times_of(self._scope.root), self._times_of(node)]
         for key in self._keys(trail):
             try:
                 node = node[key]
             except (KeyError, IndexError, TypeError):
                 break
-            found.append(self._look(node))
+            found.append(self._times_of(node))
         return EnclosingTimes([look_for_times(body, self._names, self._clock.received_us), *found[::-1]])
 
-    def look_for_times(self, node: object) -> ObjectTimes:
+    def _times_of(self, node: object) -> ObjectTimes:
         """Return the findings of one object of the message, examined once."""
         looked = self._looked.get(id(node))
         if looked is None:
