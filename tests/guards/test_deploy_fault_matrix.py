@@ -85,7 +85,7 @@ def of_gateway() -> list[str]:
 
 @pytest.fixture(scope="module")
 def of_all() -> list[str]:
-    return names_in("*/test_*.py")
+    return names_in("**/test_*.py")
 
 
 @pytest.mark.parametrize("fault", GATEWAY)
