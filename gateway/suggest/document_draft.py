@@ -28,7 +28,7 @@ from gateway.suggest.nested_documents import find_nested_documents, open_nested_
 from gateway.suggest.quality import find_errors, find_quality
 from gateway.suggest.time_fields import FoundTime, choose_time, find_times, no_time_note, time_note
 from gateway.suggest.topic import is_id
-from gateway.suggest.values import (
+from gateway.suggest.value_fields import (
     beside_value,
     envelope_prefix,
     find_units,
