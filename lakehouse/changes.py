@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from lakehouse.commit_metadata import CommitMetadata, metadata_text
 from lakehouse.paths import log_name, table_uri
 
-__all__ = ["DataFile", "LogExpired", "VersionChange", "newest_version", "read_changes", "table_files"]
+__all__ = ["DataFile", "LogExpired", "VersionChange", "newest_version", "parse_change", "read_changes", "table_files"]
 
 
 class LogExpired(Exception):

@@ -4,12 +4,11 @@ It asks for the next file of the Delta log by name, so a look costs the same for
 a commit that only rearranges rows (dataChange false) has none.
 """
 
-import json
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -19,7 +18,8 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
-from lakehouse.file_stats import text_within
+from lakehouse.changes import DataFile, parse_change
+from lakehouse.file_stats import may_hold_text
 from lakehouse.paths import log_name
 
 __all__ = ["FollowedCommit", "TableFollower"]
@@ -105,28 +105,20 @@ class TableFollower:
         return self._files
 
     def _rows(self, log_text: str) -> pa.Table:
-        tables = [self._read(add) for add in _appended(log_text) if self._may_hold_device(add)]
+        added = parse_change(self._next, log_text).added
+        tables = [self._read(file.path) for file in added if self._may_hold_device(file)]
         return pa.concat_tables(tables) if tables else pa.table({})
 
-    def _may_hold_device(self, add: dict[str, Any]) -> bool:
-        if self._device is None or not add.get("stats"):
-            return True
-        stats = json.loads(add["stats"])
-        low, high = (stats.get(key, {}).get("device") for key in ("minValues", "maxValues"))
-        return text_within(low, high, self._device)
+    def _may_hold_device(self, file: DataFile) -> bool:
+        return self._device is None or may_hold_text(file, "device", self._device)
 
-    def _read(self, add: dict[str, Any]) -> pa.Table:
+    def _read(self, path: str) -> pa.Table:
         filters = [("device", "=", self._device)] if self._device is not None else None
         return pq.read_table(
-            unquote(add["path"]),
+            unquote(path),
             filesystem=self._filesystem(),
             columns=self._columns,
             filters=filters,
             partitioning=None,
             use_threads=False,
         )
-
-
-def _appended(log_text: str) -> list[dict[str, Any]]:
-    actions = (json.loads(line) for line in log_text.splitlines() if line.strip())
-    return [action["add"] for action in actions if "add" in action and action["add"].get("dataChange", True)]

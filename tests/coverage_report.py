@@ -16,8 +16,8 @@ import coverage
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("gateway", "ingest", "streaming", "lakehouse", "monitoring", "deploy")
 TESTS = ("tests/unit", "tests/contract")
-FLOOR_PERCENT = 60.0
-"""Of all lines; a few percent below what was measured, since some tests run only on some machines."""
+FLOOR_PERCENT = 80.0
+"""Of all lines. Measured: 82.5 %; some tests run only on some machines."""
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -21,6 +21,7 @@ __all__ = ["PACKAGES", "install_missing"]
 HEARTBEAT_SECONDS: Final = 1.5
 PACKAGES: Final[Mapping[str, str]] = {
     "mosquitto": "mosquitto",
+    "mosquitto-clients": "mosquitto_pub",
     "prometheus": "promtool",
     "prometheus-alertmanager": "amtool",
     "chromium": "chromium",

@@ -43,7 +43,9 @@ def test_another_user_than_root_is_told_how(monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr(apt.os, "geteuid", lambda: 1000)
     assert apt.install_missing() == 0
     told = capsys.readouterr().err
-    assert "only root can install it (Debian and Ubuntu: apt-get install mosquitto prometheus " in told
+    assert (
+        "only root can install it (Debian and Ubuntu: apt-get install mosquitto mosquitto-clients prometheus " in told
+    )
     assert told.count("Tests that need it are skipped") == len(apt.PACKAGES)
 
 
