@@ -1,7 +1,7 @@
 """Scenario files: the shipped ones, how to read one with all its errors, and how long one takes."""
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ __all__ = [
     "load_scenario",
     "names_by_length",
     "scenario_names",
+    "scenario_order",
     "set_parameters",
 ]
 
@@ -31,6 +32,12 @@ PEER_SECONDS: Final = 6.0
 def scenario_names(folder: Path = FOLDER) -> list[str]:
     """Return the names of the shipped scenarios."""
     return sorted(file.stem for file in folder.glob("*.toml"))
+
+
+def scenario_order() -> Callable[[str], tuple[int, str]]:
+    """Return a sort key for names: shipped scenarios in the order of `bench ls`, then the others by name."""
+    places = {name: place for place, name in enumerate(scenario_names())}
+    return lambda name: (places.get(name, len(places)), name)
 
 
 def names_by_length(*, usual: bool, long: bool, folder: Path = FOLDER) -> tuple[str, ...]:

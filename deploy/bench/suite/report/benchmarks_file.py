@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.bench.suite.library import scenario_names
+from deploy.bench.suite.library import scenario_order
 from deploy.bench.suite.parameters import cell_text, differing_parameters
 from deploy.bench.suite.report.html_tables import number_text
 from deploy.bench.suite.report.markdown import markdown_table, render_markdown
@@ -106,11 +106,12 @@ def _with_others(new: str, old: str) -> str:
     kept = [section for section in old_sections if _scenario(section) not in names]
     if not kept:
         return new
+    order = scenario_order()
     (heads, rows, rest), (_, old_rows, old_rest) = _goal_table(start), _goal_table(old_start)
     rows = [*rows, *(row for row in old_rows if _row_scenario(row) not in names)]
     versions = _versions_line(_versions(old_rest) | _versions(rest))
-    lines = [*heads, *sorted(rows, key=lambda row: _place_of(_row_scenario(row))), "", versions, ""]
-    ordered = sorted([*sections, *kept], key=lambda section: _place_of(_scenario(section)))
+    lines = [*heads, *sorted(rows, key=lambda row: order(_row_scenario(row))), "", versions, ""]
+    ordered = sorted([*sections, *kept], key=lambda section: order(_scenario(section)))
     return "\n".join(lines) + "\n" + "\n\n".join(section.strip("\n") for section in ordered) + "\n"
 
 
@@ -128,8 +129,3 @@ def _scenario(section: str) -> str:
 
 def _row_scenario(row: str) -> str:
     return row.removeprefix("| ").partition(" |")[0]
-
-
-def _place_of(scenario: str) -> tuple[int, str]:
-    known = scenario_names()
-    return (known.index(scenario) if scenario in known else len(known)), scenario

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from deploy.bench.suite.curves import curves_of
-from deploy.bench.suite.library import scenario_names
+from deploy.bench.suite.library import scenario_order
 from deploy.bench.suite.parameters import cell_identity
 from deploy.bench.suite.scenario import Curve
 
@@ -30,8 +30,8 @@ def merge_results(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         machine = result["hardware"]
         key = (result["scenario"], machine["cpu"], machine["cores"], machine.get("memory_gb"))
         groups.setdefault(key, []).append(_whole(result))
-    known = scenario_names()
-    ordered = sorted(groups, key=lambda key: (known.index(key[0]) if key[0] in known else len(known), key[0]))
+    order = scenario_order()
+    ordered = sorted(groups, key=lambda key: order(key[0]))
     return [_together(groups[key]) for key in ordered]
 
 
