@@ -17,6 +17,7 @@ from deploy.commands import (
     audit,
     bench,
     canary,
+    certs,
     chaos,
     cluster,
     config,
@@ -99,6 +100,7 @@ export.register(app)
 bench.register(app)
 chaos.register(app)
 cluster.register(app)
+certs.register(app)
 demo.register(app)
 soak.register(app)
 
