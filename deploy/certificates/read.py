@@ -97,9 +97,8 @@ def read_certificates(file: Path) -> CertificateFile:
     try:
         if not blocks:
             return CertificateFile(file, _load_der(data))
-        certificates = tuple(x509.load_pem_x509_certificate(text) for label, text in blocks if label == "CERTIFICATE")
-        for certificate in certificates:
-            _ = certificate.extensions, certificate.public_key()  # these are parsed late
+        texts = [text for label, text in blocks if label == "CERTIFICATE"]
+        certificates = tuple(_parsed(x509.load_pem_x509_certificate(text)) for text in texts)
         keys = [text for label, text in blocks if label.endswith("PRIVATE KEY")]
         return CertificateFile(file, certificates, _load_key(keys[0]) if keys else None, bool(keys))
     except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion, x509.DuplicateExtension) as error:
@@ -108,11 +107,13 @@ def read_certificates(file: Path) -> CertificateFile:
 
 
 def _load_der(data: bytes) -> tuple[x509.Certificate, ...]:
-    if data[:1] != b"\x30":
-        return ()
-    certificate = x509.load_der_x509_certificate(data)
-    _ = certificate.extensions, certificate.public_key()
-    return (certificate,)
+    return (_parsed(x509.load_der_x509_certificate(data)),) if data[:1] == b"\x30" else ()
+
+
+def _parsed(certificate: x509.Certificate) -> x509.Certificate:
+    # The library parses these only when they are read.
+    _ = certificate.subject, certificate.issuer, certificate.extensions, certificate.public_key()
+    return certificate
 
 
 def _load_key(text: bytes) -> PrivateKeyTypes | None:
