@@ -172,7 +172,9 @@ class KafkaCluster:
                 "bootstrap_servers": self.bootstrap_servers,
                 "replication": self.wish.replication,
                 "security_protocol": self.wish.security.upper(),
-                **client_security(self.folder / "certificates", user, self._layout.passwords),
+                **client_security(
+                    self.folder / "certificates", user, self._layout.passwords, encrypts=self.wish.encrypts
+                ),
             }
         )
 
@@ -382,7 +384,7 @@ class KafkaCluster:
     def _secure(self) -> None:
         if not self.wish.encrypts:
             return
-        make_certificates(self.folder / "certificates", self._java, self._layout.passwords["store"])
+        make_certificates(self.folder / "certificates")
         write_private(self.folder / CLIENT_PROPERTIES, property_lines(jvm_conf(self.settings)))
 
 

@@ -136,7 +136,7 @@ class ClusterLayout:
 
 def new_layout(wish: ClusterRequest) -> ClusterLayout:
     """A test bed that has not been started."""
-    names = (*((ADMIN, GUEST) if wish.has_users else ()), *(("store",) if wish.encrypts else ()))
+    names = (ADMIN, GUEST) if wish.has_users else ()
     ports = _choose_ports(_listeners(wish))
     return ClusterLayout(wish, new_cluster_id(), ports, {name: secrets.token_hex(12) for name in names})
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from deploy.local.broker import Mosquitto, find_mosquitto
-from deploy.local.java import find_java
 from deploy.local.ports import choose_port
 from deploy.testbed.cluster_layout import HOST
-from deploy.testbed.cluster_security import AUTHORITY_FILE, PEM_FILE, export_pem, make_certificates
+from deploy.testbed.cluster_security import AUTHORITY_FILE, NODE_FILE, make_certificates
 from deploy.testbed.server_process import ProcessIdentity, ServerProcess, SingleServer
 from ingest.contract.errors import UnavailableError
 
@@ -45,7 +44,7 @@ class _Mosquitto(Mosquitto):
     def _entrance(self) -> list[str]:
         lines = [f"listener {self.port} {self.host}"]
         if self._address.ca_file:
-            pem = self._certificates / PEM_FILE
+            pem = self._certificates / NODE_FILE
             lines += [f"certfile {pem}", f"keyfile {pem}"]
         if self._address.username:
             return [*lines, "allow_anonymous false", f"password_file {self.folder}/passwords"]
@@ -60,7 +59,7 @@ def open_mosquitto(folder: Path, security: MqttSecurity) -> Iterator[tuple[Singl
     """A broker that answers while the block runs; its files stay in the folder.
 
     Raises:
-        UnavailableError: mosquitto is not on this machine, it does not start, or no certificate can be made.
+        UnavailableError: mosquitto is not on this machine, or it does not start.
     """
     if find_mosquitto() is None:
         message = "mosquitto is not on this machine. Install it to measure MQTT."
@@ -68,9 +67,7 @@ def open_mosquitto(folder: Path, security: MqttSecurity) -> Iterator[tuple[Singl
     certificates = folder / "certificates"
     encrypts = security != "plaintext"
     if encrypts:
-        password = secrets.token_hex(12)
-        make_certificates(certificates, find_java(), password)
-        export_pem(certificates, password)
+        make_certificates(certificates)
     port, _ = choose_port(0, HOST)
     user = (USER, secrets.token_hex(12)) if security == "tls_password" else ("", "")
     address = MqttAddress(HOST, port, *user, str(certificates / AUTHORITY_FILE) if encrypts else None)

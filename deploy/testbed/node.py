@@ -174,14 +174,13 @@ def _listeners(layout: ClusterLayout, node_id: int, folder: Path) -> dict[str, s
     controller = f",CONTROLLER://{HOST}:{ports['controller']}" if wish.mode == "kraft" else ""
     if wish.mode == "kraft":
         names["CONTROLLER"] = inner
-    store = layout.passwords.get("store", "")
     authorizer = KRAFT_AUTHORIZER if wish.mode == "kraft" else ZOOKEEPER_AUTHORIZER
     return {
         "listeners": advertised + controller,
         "advertised.listeners": advertised,
         "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in names.items()),
         "inter.broker.listener.name": "INTERNAL" if wish.encrypts else "CLIENT",
-        **(tls_properties(folder, store) if wish.encrypts else {}),
+        **(tls_properties(folder) if wish.encrypts else {}),
         **(user_properties(authorizer) if wish.has_users else {}),
     }
 

@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.certificates.issue import LeafRequest, create_authority, sign_leaf
 from deploy.local.ports import choose_port
 from deploy.monitor.certificate_probe import certificate_end
 
@@ -55,24 +55,14 @@ def made() -> Iterator[list[TlsServer]]:
 
 
 def sign(folder: Path, end: datetime) -> ssl.SSLContext:
-    """Signed by itself, for a name that nobody asks for, ending then."""
-    (folder / "index").write_text("")
-    (folder / "serial").write_text("01\n")
-    (folder / "ca.cnf").write_text(
-        "[ca]\ndefault_ca=own\n[own]\ndatabase=index\nserial=serial\nnew_certs_dir=.\ndefault_md=sha256\npolicy=any\n"
-        "[any]\ncommonName=supplied\n"
+    """Signed by an authority that nobody knows, for a name that nobody asks for, ending then."""
+    begin = end - timedelta(days=1)
+    authority = create_authority("unknown", now=begin, days=1)
+    (folder / "server.pem").write_text(
+        sign_leaf(authority, LeafRequest.server("another.example", days=1), now=begin).pem
     )
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", "key.pem")
-    openssl("req", *key, "-out", "server.csr", "-subj", "/CN=another.example")
-    times = ("-startdate", "20200101000000Z", "-enddate", f"{end:%Y%m%d%H%M%SZ}")
-    own = ("-batch", "-selfsign", "-config", "ca.cnf", "-keyfile", "key.pem", "-notext")
-    openssl("ca", *own, *times, "-in", "server.csr", "-out", "server.pem")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(folder / "server.pem", folder / "key.pem")
+    context.load_cert_chain(folder / "server.pem")
     return context
 
 

@@ -69,6 +69,8 @@ def test_a_secured_node_has_no_listener_in_the_clear(mode: str) -> None:
     assert found["inter.broker.listener.name"] == "INTERNAL"
     assert found["ssl.client.auth"] == "required"
     assert found["super.users"] == "User:broker;User:admin"
+    assert found["ssl.keystore.type"] == found["ssl.truststore.type"] == "PEM"
+    assert not [name for name in found if "password" in name], "Kafka accepts none with a PEM store"
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +88,7 @@ def test_a_node_with_tls_alone_asks_nobody_for_a_user(mode: str, tmp_path: Path)
     assert found["listener.name.client.ssl.client.auth"] == "none"
     assert not [name for name in found if "sasl" in name or name in ("authorizer.class.name", "super.users")]
     layout = new_layout(ClusterRequest(mode=mode, security="ssl"))  # type: ignore[arg-type]
-    assert set(layout.passwords) == {"store"}
+    assert layout.passwords == {}
     assert node_profile(layout, 1, CERTIFICATES).users == {}
     layout.write(tmp_path)
     cluster = KafkaCluster.attach(tmp_path)
