@@ -21,6 +21,7 @@ def test_the_contract_loads_without_vendor_libraries(module: str) -> None:
 HEAVY = {
     "paho",
     "confluent_kafka",
+    "cryptography",
     "pyspark",
     "delta",
     "deltalake",
