@@ -6,6 +6,7 @@ bundle that fits the key, so a rotation that was killed in the middle leaves a f
 """
 
 import secrets
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,14 @@ from deploy.certificates.issue import (
     key_pem,
     sign_leaf,
 )
-from deploy.certificates.read import AUTHORITY_FILE, find_issuer, key_fits, read_certificates, subject_names
+from deploy.certificates.read import (
+    AUTHORITY_FILE,
+    CertificateFile,
+    find_issuer,
+    key_fits,
+    read_certificates,
+    subject_names,
+)
 from deploy.settings_file import write_private
 from ingest.contract.errors import ConfigError, UnavailableError
 
@@ -54,7 +62,7 @@ class RotatedLeaves:
 
     Attributes:
         written: files with a new key and certificate.
-        foreign: files with a key and a certificate that another authority signed; they were left as they are.
+        foreign: files that were left as they are: another authority signed the certificate, or the key has a password.
     """
 
     written: tuple[Path, ...]
@@ -115,21 +123,22 @@ def rotate_leaves(folder: Path, *, days: int | None, now: datetime) -> RotatedLe
     authority, others = _read_authority(folder)
     bundle = (authority.certificate, *others)
     own, foreign = [], []
-    for path, certificate, has_key in _leaves(folder):
-        if has_key:
-            (own if find_issuer(certificate, bundle) else foreign).append((path, certificate))
+    for found in _leaves(folder):
+        if found.has_key:
+            is_own = found.key is not None and find_issuer(found.certificates[0], bundle)
+            (own if is_own else foreign).append(found)
     if not own:
         message = f"{folder} has no certificate with a key that its authority signed. Make one with `tidegate certs issue DIR`."
         raise UnavailableError(message)
-    leaves = [sign_leaf(authority, _same_request(path, certificate, days), now=now) for path, certificate in own]
-    files = [path for path, _ in own]
+    leaves = [sign_leaf(authority, _same_request(found, days), now=now) for found in own]
+    files = [found.path for found in own]
     with _using(folder):
         _write_leaves(files, leaves)
-    return RotatedLeaves(tuple(files), tuple(path for path, _ in foreign))
+    return RotatedLeaves(tuple(files), tuple(found.path for found in foreign))
 
 
 def rotate_authority(folder: Path, *, days: int, now: datetime) -> list[Path]:
-    """Make a new authority; the bundle holds it and the former ones that have not ended. Leaves stay as they are.
+    """Make a new authority; the bundle holds it and the former ones. Leaves stay as they are.
 
     The kind of key stays. The former authority's key may be missing, since this replaces it.
 
@@ -140,7 +149,7 @@ def rotate_authority(folder: Path, *, days: int, now: datetime) -> list[Path]:
     former = _read_bundle(folder)
     authority = create_authority(_new_name(now), now=now, days=days, key_kind=_key_kind(former[0]))
     with _using(folder):
-        write_authority(folder, authority, former=[one for one in former if one.not_valid_after_utc > now])
+        write_authority(folder, authority, former=former)
     return [folder / AUTHORITY_FILE, folder / AUTHORITY_KEY_FILE]
 
 
@@ -152,11 +161,11 @@ def drop_old_authorities(folder: Path) -> list[Path]:
         UnavailableError: as of `issue_leaves`.
     """
     authority, others = _read_authority(folder)
-    late = [path.name for path, certificate, _ in _leaves(folder) if find_issuer(certificate, others)]
+    late = [found.path.name for found in _leaves(folder) if find_issuer(found.certificates[0], others)]
     if late:
         message = (
-            f"A former authority signed {', '.join(late)}. Run `tidegate certs rotate {folder}` and bring the new files to their "
-            "servers and clients, then drop the former authority."
+            f"A former authority signed {', '.join(late)}. Run `tidegate certs rotate {shlex.quote(str(folder))}` and bring the "
+            "new files to their servers and clients, then drop the former authority."
         )
         raise ConfigError(message)
     if not others:
@@ -187,9 +196,7 @@ def _read_bundle(folder: Path) -> tuple[x509.Certificate, ...]:
     with _using(folder):
         missing = not file.exists()
     if missing:
-        message = (
-            f"{folder} has no authority: {AUTHORITY_FILE} is missing. Make one with `tidegate certs init {folder}`."
-        )
+        message = f"{folder} has no authority: {AUTHORITY_FILE} is missing. Make one with `tidegate certs init`."
         raise UnavailableError(message)
     found = read_certificates(file).certificates
     if not found:
@@ -217,19 +224,20 @@ def _read_authority(folder: Path) -> tuple[KeyedCertificate, tuple[x509.Certific
     return KeyedCertificate(current, key), tuple(one for one in bundle if one != current)
 
 
-def _leaves(folder: Path) -> Iterator[tuple[Path, x509.Certificate, bool]]:
-    """Files with a certificate of a server or a client: path, certificate, and True if the file has its key."""
+def _leaves(folder: Path) -> Iterator[CertificateFile]:
+    """Files with a certificate of a server or a client."""
     for path in sorted(folder.glob("*.pem")):
         if path.name != AUTHORITY_FILE:
             found = read_certificates(path)
             if found.certificates:
-                yield path, found.certificates[0], found.has_key
+                yield found
 
 
-def _same_request(path: Path, certificate: x509.Certificate, days: int | None) -> LeafRequest:
+def _same_request(found: CertificateFile, days: int | None) -> LeafRequest:
+    certificate = found.certificates[0]
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     whole = certificate.not_valid_after_utc - certificate.not_valid_before_utc - BACKDATED
-    common_name = str(names[0].value) if names else path.stem
+    common_name = str(names[0].value) if names else found.path.stem
     return LeafRequest(common_name, subject_names(certificate), days or max(1, whole.days), _key_kind(certificate))
 
 

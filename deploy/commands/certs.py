@@ -252,7 +252,7 @@ def _show_written(
         found = ends.get(str(file))
         typer.echo(f"{file}  {_summary(found)}" if found else f"{file}  (private)")
     for file in foreign:
-        typer.echo(f"{file} was left as it is: another authority signed it.", err=True)
+        typer.echo(f"{file} was left as it is: another authority signed it, or its key has a password.", err=True)
     if not files:
         typer.echo(f"{folder / 'ca.pem'} holds only the current authority; nothing was changed.", err=True)
     for number, step in enumerate(steps, 1):

@@ -1,8 +1,16 @@
 """The end of a certificate read from its bytes, and how seldom servers are asked for it."""
 
+from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from hypothesis import given
+from hypothesis import strategies as st
 
 from deploy.monitor.certificate_probe import CertificateProbe, not_after, tls_servers
 from deploy.settings import Settings
@@ -11,47 +19,58 @@ from monitoring.periodic_query import IncompleteError
 NAME = "tidegate_certificate_expiry_timestamp_seconds"
 
 
-def element(tag: int, content: bytes) -> bytes:
-    size = len(content)
-    length = bytes([size]) if size < 128 else bytes([0x82]) + size.to_bytes(2, "big")
-    return bytes([tag]) + length + content
+def certificate(end: datetime) -> bytes:
+    """In the form of today; long enough that each length takes two bytes."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x" * 64)])
+    made = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key()).serial_number(1)
+    made = made.not_valid_before(datetime(2020, 1, 1, tzinfo=UTC)).not_valid_after(end)
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.DER)
 
 
-def certificate(end: bytes, *, version: bool = True, issuer_bytes: int = 10) -> bytes:
-    head = element(0xA0, element(2, b"\x02")) if version else b""
-    begin = element(0x17, b"200101000000Z")
-    fields = element(2, b"\x01") + element(0x30, b"") + element(0x30, b"x" * issuer_bytes) + element(0x30, begin + end)
-    return element(0x30, element(0x30, head + fields + element(0x30, b"subject")) + element(0x30, b"signature"))
+VERSION = b"\xa0\x03\x02\x01\x02"
+
+
+def as_version_1(der: bytes) -> bytes:
+    """The oldest form, which does not name its version. Its signature is wrong, but nobody checks it."""
+    head, lengths = bytes([0x30, 0x82]), (int.from_bytes(der[2:4]) - 5, int.from_bytes(der[6:8]) - 5)
+    assert der[:2] == der[4:6] == head and der[8:13] == VERSION
+    return head + lengths[0].to_bytes(2) + head + lengths[1].to_bytes(2) + der[13:]
+
+
+GOOD = certificate(datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
     ("end", "seconds"),
     [
-        (element(0x17, b"210102030405Z"), 1_609_556_645.0),
-        (element(0x17, b"491231235959Z"), 2_524_607_999.0),
-        (element(0x17, b"700101000000Z"), 0.0),
-        (element(0x18, b"20810101000000Z"), 3_502_915_200.0),
-        (element(0x18, b"99991231235959Z"), 253_402_300_799.0),
+        (datetime(2021, 1, 2, 3, 4, 5, tzinfo=UTC), 1_609_556_645.0),
+        (datetime(2049, 12, 31, 23, 59, 59, tzinfo=UTC), 2_524_607_999.0),
+        (datetime(2050, 1, 1, tzinfo=UTC), 2_524_608_000.0),
+        (datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC), 253_402_300_799.0),
     ],
 )
-def test_both_forms_of_time_are_read(end: bytes, seconds: float) -> None:
-    for version in (True, False):
-        assert not_after(certificate(end, version=version, issuer_bytes=500)) == seconds
+def test_both_forms_of_time_are_read(end: datetime, seconds: float) -> None:
+    der = certificate(end)
+    assert not_after(der) == not_after(as_version_1(der)) == seconds
 
 
-def test_what_is_no_certificate_is_an_error_and_nothing_else() -> None:
-    good = certificate(element(0x17, b"210102030405Z"))
-    cut = [good[:size] for size in range(len(good) - 15)]
-    odd = [
-        b"\x30\xff" + b"\xff" * 10,
-        b"\x30\x84\xff\xff\xff\xff",
-        b"hello",
-        certificate(element(0x04, b"210102030405Z")),
-    ]
-    bad_time = [certificate(element(0x17, text)) for text in (b"", b"2101020304Z", b"219902030405Z", b"\xff" * 13)]
-    for data in cut + odd + bad_time:
-        with pytest.raises(ValueError):
-            not_after(data)
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"hello", b"\x30\xff" + b"\xff" * 10, b"\x30\x84\xff\xff\xff\xff", GOOD[:-1], GOOD[:100], GOOD + b"x",
+     GOOD.replace(VERSION, VERSION[:-1] + b"\x07"), GOOD.replace(b"491231235959Z", b"4912312359599"),
+     GOOD.replace(b"491231235959Z", b"499931235959Z")],
+)  # fmt: skip
+def test_what_is_no_certificate_is_an_error_and_nothing_else(data: bytes) -> None:
+    with pytest.raises(ValueError):
+        not_after(data)
+
+
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+@given(at=st.integers(0, len(GOOD) - 1), byte=st.integers(0, 255))
+def test_no_wrong_byte_is_another_error(at: int, byte: int) -> None:
+    with suppress(ValueError):
+        assert isinstance(not_after(GOOD[:at] + bytes([byte]) + GOOD[at + 1 :]), float)
 
 
 def test_only_servers_that_are_reached_by_tls_are_asked() -> None:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
 
 from deploy.certificates import folder as certificates
 from deploy.certificates import issue
@@ -156,9 +156,15 @@ def test_a_certificate_of_another_authority_is_left_as_it_is(made: Path) -> None
     (made / "bought.pem").write_text(sign_leaf(other, SERVER, now=NOW).pem)
     (made / "bought.crt").write_text(sign_leaf(other, SERVER, now=NOW).certificate_pem)
     (made / "dh.pem").write_text("-----BEGIN DH PARAMETERS-----\nAAAA\n-----END DH PARAMETERS-----\n")
+    locked = issue_leaves(made, [LeafRequest.client("locked", days=1)], now=NOW)[0]
+    key = read_certificates(locked).key
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    protected = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    public = read_certificates(locked).certificates[0].public_bytes(Encoding.PEM)
+    locked.write_bytes(protected + public)
     before = content(made)
     done = rotate_leaves(made, days=None, now=NOW)
-    assert [file.name for file in done.foreign] == ["bought.pem"]
+    assert [file.name for file in done.foreign] == ["bought.pem", "client-locked.pem"]
     after = content(made)
     assert {name for name in before if before[name] != after[name]} == set(BOTH)
 
@@ -203,15 +209,21 @@ def test_a_public_certificate_of_the_former_authority_also_keeps_it(made: Path) 
 
 
 @pytest.mark.usefixtures("short_rsa")
-def test_an_authority_that_ended_is_not_kept_and_the_kind_of_key_is(tmp_path: Path) -> None:
-    write_authority(tmp_path, create_authority("old", now=NOW, days=10, key_kind="rsa"))
-    rotate_authority(tmp_path, days=50, now=NOW + timedelta(days=5))
-    assert len(read_certificates(tmp_path / "ca.pem").certificates) == 2
-    rotate_authority(tmp_path, days=50, now=NOW + timedelta(days=11))
-    reports = report_certificates(tmp_path / "ca.pem", now=NOW + timedelta(days=11))
-    assert len(reports) == 2 and len({one.subject for one in reports}) == 2
-    assert [one.key_fits for one in reports] == [True, None]
+def test_an_authority_that_ended_is_replaced_with_its_certificates_and_the_kind_of_key_stays(tmp_path: Path) -> None:
+    old = create_authority("old", now=NOW, days=10, key_kind="rsa")
+    write_authority(tmp_path, old)
+    issue_leaves(tmp_path, [LeafRequest.server("localhost", days=10)], now=NOW)
+    late = NOW + timedelta(days=11)
+    with pytest.raises(ConfigError, match="too soon to sign"):
+        rotate_leaves(tmp_path, days=None, now=late)
+    rotate_authority(tmp_path, days=50, now=late)
     assert isinstance(read_certificates(tmp_path / "ca.key").key, rsa.RSAPrivateKey)
+    reports = report_certificates(tmp_path / "ca.pem", now=late)
+    assert len({one.subject for one in reports}) == 2
+    assert [one.key_fits for one in reports] == [True, None]
+    assert [file.name for file in rotate_leaves(tmp_path, days=None, now=late).written] == ["server-localhost.pem"]
+    drop_old_authorities(tmp_path)
+    assert not [one.problems for one in report_certificates(tmp_path, now=late) if one.problems]
 
 
 def test_a_rotation_of_the_authority_that_is_killed_in_the_middle_leaves_a_folder_that_works(

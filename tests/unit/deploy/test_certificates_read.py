@@ -222,6 +222,7 @@ def test_a_torn_block_is_a_sentence_with_the_file(label: str, folder: Path) -> N
         read_certificates(torn)
 
 
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(at=st.integers(0, len(DER) - 1), byte=st.integers(0, 255), cut=st.integers(0, len(DER)), is_cut=st.booleans())
 def test_no_byte_is_an_unexpected_error(at: int, byte: int, cut: int, is_cut: bool, tmp_path: Path) -> None:
