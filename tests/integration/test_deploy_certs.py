@@ -1,0 +1,215 @@
+"""Files of `tidegate certs` in real servers: mosquitto and Kafka accept them, also while the authority is replaced."""
+
+import os
+import pwd
+import signal
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from deploy.certificates.folder import drop_old_authorities, init_folder, issue_leaves, rotate_authority, rotate_leaves
+from deploy.certificates.issue import LeafRequest
+from deploy.local.broker import find_mosquitto
+from deploy.local.ports import choose_port
+from deploy.testbed.cluster import KafkaCluster, open_cluster
+from ingest.producer import KafkaWriter
+from ingest.security import client_conf
+
+NOW = datetime.now(UTC)
+AUTHORIZED, NOT_AUTHORIZED = {0x00, 0x10}, {0x87}
+
+
+def text(value: str) -> bytes:
+    return len(value).to_bytes(2) + value.encode()
+
+
+def packet(kind: int, body: bytes) -> bytes:
+    assert len(body) < 128
+    return bytes([kind, len(body)]) + body
+
+
+class Device:
+    """A client of MQTT 5 that shows a certificate."""
+
+    def __init__(self, port: int, bundle: Path, certificate: Path | None) -> None:
+        context = ssl.create_default_context(cafile=str(bundle))
+        if certificate is not None:
+            context.load_cert_chain(certificate)
+        plain = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self._socket = context.wrap_socket(plain, server_hostname="127.0.0.1")
+        connect = text("MQTT") + b"\x05\x02\x00\x3c\x00" + text("device")
+        assert self._ask(packet(0x10, connect))[:2] == b"\x00\x00", "accepted"
+
+    def publish(self, topic: str) -> int:
+        """The reason of the PUBACK."""
+        answer = self._ask(packet(0x32, text(topic) + b"\x00\x01\x00" + b"21.5"))
+        return answer[2] if len(answer) > 2 else 0
+
+    def _ask(self, data: bytes) -> bytes:
+        self._socket.sendall(data)
+        head = self._read(2)
+        return self._read(head[1])
+
+    def _read(self, count: int) -> bytes:
+        got = b""
+        while len(got) < count:
+            piece = self._socket.recv(count - len(got))
+            if not piece:
+                raise ConnectionError("the broker closed the connection")
+            got += piece
+        return got
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@contextmanager
+def mosquitto(folder: Path, pki: Path, wait_until: Any) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
+    """A broker that demands a certificate and takes its subject as the user."""
+    port, _ = choose_port(0)
+    (folder / "acl").write_text("pattern readwrite tidegate/v1/%u/#\n")
+    server = pki / "server-127.0.0.1.pem"
+    user = f"user {pwd.getpwuid(0).pw_name}\n" if os.geteuid() == 0 else ""
+    (folder / "mosquitto.conf").write_text(
+        f"listener {port} 127.0.0.1\ncafile {pki}/ca.pem\ncertfile {server}\nkeyfile {server}\nrequire_certificate true\n"
+        f"use_identity_as_username true\nallow_anonymous false\nacl_file {folder}/acl\n{user}"
+    )
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(
+            [str(find_mosquitto()), "-v", "-c", str(folder / "mosquitto.conf")], stdout=log, stderr=log
+        ) as process,
+    ):
+        try:
+            wait_until(lambda: _listens(port), seconds=30, what="mosquitto's port")
+            yield port, process
+        finally:
+            process.kill()
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+@pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not on this machine")
+def test_mosquitto_knows_clients_by_their_certificates_and_loads_a_new_authority(
+    tmp_path: Path, wait_until: Any
+) -> None:
+    pki, other = tmp_path / "pki", tmp_path / "other"
+    init_folder(pki, [LeafRequest.server("127.0.0.1", days=30), LeafRequest.client("sim-01", days=30)],
+                authority_days=90, now=NOW)  # fmt: skip
+    init_folder(other, [LeafRequest.client("sim-01", days=30)], authority_days=90, now=NOW)
+    bundle, own = pki / "ca.pem", pki / "client-sim-01.pem"
+    old_bundle, old = tmp_path / "old-bundle.pem", tmp_path / "old.pem"
+    old_bundle.write_bytes(bundle.read_bytes())
+    old.write_bytes(own.read_bytes())
+    with mosquitto(tmp_path, pki, wait_until) as (port, process):
+
+        def reload() -> None:
+            log = tmp_path / "log"
+            before = log.read_text().count("Reloading config")
+            process.send_signal(signal.SIGHUP)
+            wait_until(lambda: log.read_text().count("Reloading config") > before, seconds=30, what="the reload")
+
+        def accepts(trusted: Path, certificate: Path | None) -> bool:
+            try:
+                Device(port, trusted, certificate).close()
+            except (ssl.SSLError, ConnectionError):
+                return False
+            return True
+
+        device = Device(port, bundle, own)
+        assert device.publish("tidegate/v1/sim-01/temperature") in AUTHORIZED
+        assert device.publish("tidegate/v1/sim-02/temperature") in NOT_AUTHORIZED
+        assert not accepts(bundle, None) and not accepts(bundle, other / "client-sim-01.pem")
+        assert not accepts(other / "ca.pem", own)
+
+        rotate_authority(pki, days=90, now=NOW)
+        reload()
+        assert accepts(old_bundle, old) and accepts(bundle, old)
+        rotate_leaves(pki, days=None, now=NOW)
+        reload()
+        wait_until(lambda: accepts(bundle, own), seconds=30, what="the new certificates")
+        assert accepts(bundle, old) and not accepts(old_bundle, own)
+        drop_old_authorities(pki)
+        reload()
+        wait_until(lambda: not accepts(bundle, old), seconds=30, what="the end of the former authority")
+        assert accepts(bundle, own)
+        assert device.publish("tidegate/v1/sim-01/temperature") in AUTHORIZED, "its connection outlives all of it"
+
+
+def admin(cluster: KafkaCluster, bundle: Path, certificate: Path | None) -> AdminClient:
+    shown = {"ssl.certificate.location": str(certificate), "ssl.key.location": str(certificate)} if certificate else {}
+    return AdminClient(client_conf(cluster.settings, client_id="t") | {"ssl.ca.location": str(bundle)} | shown)
+
+
+def accepted(cluster: KafkaCluster, bundle: Path, certificate: Path | None) -> bool:
+    try:
+        return bool(admin(cluster, bundle, certificate).list_topics(timeout=10).brokers)
+    except KafkaException:
+        return False
+
+
+def test_kafka_accepts_clients_of_its_authority_only(tmp_path: Path) -> None:
+    init_folder(tmp_path / "other", [LeafRequest.client("gateway", days=30)], authority_days=90, now=NOW)
+    wanted = {"listener.name.client.ssl.client.auth": "requested"}
+    with open_cluster(tmp_path / "bed", brokers=1, security="ssl", properties=wanted) as cluster:
+        folder = tmp_path / "bed" / "certificates"
+        own, old = issue_leaves(
+            folder,
+            [LeafRequest.client("gateway", days=30), LeafRequest.client("old", days=30, key_kind="rsa")],
+            now=NOW,
+        )
+        for certificate in (own, old, None):
+            assert accepted(cluster, folder / "ca.pem", certificate)
+        assert not accepted(cluster, folder / "ca.pem", tmp_path / "other" / "client-gateway.pem")
+        assert not accepted(cluster, tmp_path / "other" / "ca.pem", own)
+
+
+def test_kafka_writes_on_while_its_authority_is_replaced_node_by_node(
+    tmp_path: Path, unique_name: str, wait_until: Any
+) -> None:
+    """The steps of OPERATORS.md: each node restarts with the new files while the others still have the former ones."""
+    with open_cluster(tmp_path / "bed", brokers=3, security="ssl") as cluster:
+        folder = tmp_path / "bed" / "certificates"
+        before = tmp_path / "before.pem"
+        before.write_bytes((folder / "ca.pem").read_bytes())
+        client = admin(cluster, before, None)
+        client.create_topics([NewTopic(unique_name, 1, 3)])[unique_name].result()
+        outcomes: list[Any] = []
+
+        def restart_all() -> None:
+            writer = KafkaWriter(cluster.settings, None)  # the bundle of this step
+            for node in cluster.nodes:
+                cluster.restart(node.node_id)
+                for number in range(20):
+                    writer.produce(unique_name, b"key", b"%d" % number, outcomes.append)
+                assert writer.flush(90) == 0
+                wait_until(lambda: len(_partition(cluster, unique_name).isrs) == 3, seconds=90, what="all in sync")
+            writer.close()
+
+        rotate_authority(folder, days=90, now=NOW)
+        restart_all()
+        assert accepted(cluster, before, None), "a client that has the former bundle only"
+        rotate_leaves(folder, days=30, now=NOW)
+        restart_all()
+        assert not accepted(cluster, before, None)
+        drop_old_authorities(folder)
+        restart_all()
+        assert outcomes == [None] * 180
+
+
+def _partition(cluster: KafkaCluster, topic: str) -> Any:
+    listed = AdminClient(client_conf(cluster.settings, client_id="t")).list_topics(topic, timeout=30)
+    return listed.topics[topic].partitions[0]
