@@ -109,6 +109,7 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
     from deploy.local.jmx import spark_flags
     from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, READINGS
     from ingest.groups.offset_mirror import OffsetMirror
+    from ingest.kafka_login import java_flags
     from lakehouse.derived_tables import ALL_TABLES
     from lakehouse.jvm import JvmOptions
     from streaming.background_tasks import CHORE_NAMES
@@ -123,7 +124,11 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
     metrics = StreamMetrics(registry, query=LAND, tables=ALL_TABLES, topics=topics, chores=CHORE_NAMES)
     java = find_java()
     monitoring = settings.monitoring
-    flags = (*java.gc_options, *spark_flags(monitoring.metrics_host, monitoring.spark_jmx_port))
+    flags = (
+        *java.gc_options,
+        *spark_flags(monitoring.metrics_host, monitoring.spark_jmx_port),
+        *java_flags(settings.kafka),
+    )
     jvm = JvmOptions(java.home, tuple(spark_jars()), log_dir, flags=flags)
     state = StreamState()
     mirror = OffsetMirror(settings.kafka, LAND_GROUP)

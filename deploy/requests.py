@@ -91,6 +91,7 @@ def _run_here(
     from deploy.local.artifacts import spark_jars
     from deploy.local.java import find_java
     from ingest.contract.topics import DEAD_LETTERS, READINGS
+    from ingest.kafka_login import java_flags
     from lakehouse.derived_tables import ALL_TABLES
     from lakehouse.jvm import JvmOptions
     from monitoring.exporter import CollectorRegistry
@@ -101,7 +102,7 @@ def _run_here(
     tell("No stream is writing these tables; starting Spark here, which takes some seconds.")
     logs = Path(tempfile.mkdtemp(prefix="tidegate-command-"))
     java = find_java()
-    jvm = JvmOptions(java.home, tuple(spark_jars()), logs, flags=tuple(java.gc_options))
+    jvm = JvmOptions(java.home, tuple(spark_jars()), logs, flags=(*java.gc_options, *java_flags(settings.kafka)))
     metrics = StreamMetrics(CollectorRegistry(), query="command", tables=ALL_TABLES, topics=(READINGS, DEAD_LETTERS))
     try:
         with one_shot_writer(settings.kafka, settings.stream, settings.lake, jvm, metrics) as writer:

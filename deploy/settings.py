@@ -1,7 +1,8 @@
 """All settings as one frozen model, and the origin of each value.
 
-Order: defaults < TOML file < environment `TIDEGATE_<SECTION>__<FIELD>` < flags. This is the only module that reads the
-environment. All errors of a configuration are reported at once, each with its origin, key and a suggestion.
+Order: defaults < TOML file < environment `TIDEGATE_<SECTION>__<FIELD>` < flags. A secret may name a file that holds it:
+`file:PATH`. This is the only module that reads the environment. All errors of a configuration are reported at once, each with
+its origin, key and a suggestion.
 """
 
 import json
@@ -17,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 from deploy.local.embedded_settings import EmbeddedSettings
 from deploy.settings_faults import ValueOrigins, config_error, describe_faults
 from deploy.settings_file import mask_extra, read_toml
+from deploy.settings_secrets import read_secret_files
 from gateway.decoders.mapping.extends import resolve_extends
 from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.vendor_settings import VendorSettings
@@ -123,7 +125,8 @@ def load_settings(
         environ: replaces the process environment, for tests.
 
     Raises:
-        ConfigError: the file is unreadable or not TOML, a key is unknown or a value is wrong. The text lists all errors.
+        ConfigError: the file is unreadable or not TOML, a key is unknown or a value is wrong, or a file with a secret cannot be
+            used. The text lists all errors.
     """
     values: dict[str, Any] = {}
     origins = ValueOrigins(file)
@@ -134,9 +137,10 @@ def load_settings(
         _set(values, path.split("."), value)
         origins.note(path, f"flag {path}")
     try:
-        return Settings.model_validate(values)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         raise config_error(describe_faults(error, Settings, origins)) from error
+    return read_secret_files(settings, origins)
 
 
 def _merge_environment(values: dict[str, Any], environ: Mapping[str, str], origins: ValueOrigins) -> None:

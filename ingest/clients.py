@@ -22,7 +22,13 @@ __all__ = ["RepeatedMessageFilter", "make_client"]
 Client = TypeVar("Client")
 
 _SETTINGS: Final = {
+    "https.ca.location": "oauth_ca_file",
     "ssl.ca.location": "ssl_ca_file",
+    "ssl.certificate.location": "ssl_certificate_file",
+    "ssl.key.location": "ssl_key_file",
+    "ssl.key.password": "ssl_key_password",
+    "sasl.oauthbearer.scope": "oauth_scope",
+    "sasl.oauthbearer.token": "oauth_token_url",
     "sasl.": "sasl_*",
     "compression.": "compression",
     "linger.ms": "linger_ms",
@@ -53,7 +59,7 @@ def _setting(why: str, settings: KafkaSettings) -> str:
     if extra is not None:
         return f'kafka.extra."{extra}"'
     name = next((name for option, name in _SETTINGS.items() if option in why), None)
-    file = f" {settings.ssl_ca_file}" if name == "ssl_ca_file" else ""
+    file = f" {getattr(settings, name)}" if name and name.endswith("_file") else ""
     return f"kafka.{name}{file}" if name else "[kafka]"
 
 

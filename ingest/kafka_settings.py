@@ -22,17 +22,44 @@ class KafkaSettings(BaseModel):
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field(
         "PLAINTEXT",
         description="Protocol to the brokers. The SSL protocols encrypt; the SASL protocols log in and need sasl_mechanism, "
-        "sasl_username and sasl_password.",
+        "sasl_username and sasl_password. SSL logs in with a client certificate, if there is one.",
     )
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = Field(
-        None, description="Login mechanism of the SASL protocols. PLAIN needs SASL_SSL."
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] | None = Field(
+        None, description="Login mechanism of the SASL protocols. PLAIN and OAUTHBEARER need SASL_SSL."
     )
-    sasl_username: str | None = Field(None, description="User name for the SASL protocols.")
-    sasl_password: SecretStr | None = Field(None, description="Password of sasl_username.")
+    sasl_username: str | None = Field(
+        None, description="User name for the SASL protocols; for OAUTHBEARER the client id at the token server."
+    )
+    sasl_password: SecretStr | None = Field(
+        None,
+        description="Password of sasl_username; for OAUTHBEARER the client secret. `file:PATH` reads it from a file that only "
+        "its owner may read.",
+    )
+    oauth_token_url: str | None = Field(
+        None, description="Token endpoint of OAUTHBEARER (client credentials); an https URL."
+    )
+    oauth_scope: str | None = Field(None, description="Scope to ask for at the token endpoint. Default: none.")
+    oauth_ca_file: str | None = Field(
+        None,
+        description="PEM file with the certificate of the authority that signed the token server's certificate. Default: the "
+        "authorities of the system and of Java.",
+    )
     ssl_ca_file: str | None = Field(
         None,
         description="PEM file with the certificate of the authority that signed the brokers' certificates. It needs one of "
         "the SSL protocols.",
+    )
+    ssl_certificate_file: str | None = Field(
+        None,
+        description="PEM file with the client certificate and the certificates that signed it. It needs ssl_key_file and one of "
+        "the SSL protocols.",
+    )
+    ssl_key_file: str | None = Field(
+        None, description="PEM file with the private key of the client certificate. Only its owner may read it."
+    )
+    ssl_key_password: SecretStr | None = Field(
+        None,
+        description="Password of an encrypted ssl_key_file. `file:PATH` reads it from a file that only its owner may read.",
     )
     partitions: int = Field(
         6,

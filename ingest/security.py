@@ -4,6 +4,7 @@ import re
 from typing import Any, Final
 
 from ingest.contract.errors import ConfigError
+from ingest.kafka_login import check_login, java_login, librdkafka_login
 from ingest.kafka_settings import KafkaSettings
 
 __all__ = ["client_conf", "consumer_conf", "jvm_conf", "producer_conf"]
@@ -42,7 +43,7 @@ def client_conf(settings: KafkaSettings, *, client_id: str) -> dict[str, Any]:
     Raises:
         ConfigError: the security settings contradict each other, or `extra` holds an option that is not allowed.
     """
-    _check_security(settings)
+    check_login(settings)
     _check_extra(settings)
     conf: dict[str, Any] = {
         "bootstrap.servers": settings.bootstrap_servers,
@@ -53,7 +54,7 @@ def client_conf(settings: KafkaSettings, *, client_id: str) -> dict[str, Any]:
         "socket.keepalive.enable": True,
         # The default of 10 s would add up to that much latency after a broker's restart of one second.
         "reconnect.backoff.max.ms": 2000,
-        **_credentials(settings),
+        **librdkafka_login(settings),
     }
     return conf | {key: value for key, value in settings.extra.items() if key in _TUNING}
 
@@ -104,62 +105,17 @@ def consumer_conf(settings: KafkaSettings, *, client_id: str, group: str) -> dic
 
 
 def jvm_conf(settings: KafkaSettings) -> dict[str, str]:
-    """Return Kafka's own (Java) client options, for Spark's `kafka.` prefix. `extra` is librdkafka's and does not apply."""
-    _check_security(settings)
-    conf = {"bootstrap.servers": settings.bootstrap_servers, "security.protocol": settings.security_protocol}
-    if settings.sasl_mechanism and settings.sasl_password:
-        module = "plain.PlainLoginModule" if settings.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
-        user, password = _jaas(settings.sasl_username or ""), _jaas(settings.sasl_password.get_secret_value())
-        conf["sasl.mechanism"] = settings.sasl_mechanism
-        conf["sasl.jaas.config"] = (
-            f'org.apache.kafka.common.security.{module} required username="{user}" password="{password}";'
-        )
-    if settings.ssl_ca_file:
-        conf |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": settings.ssl_ca_file}
-    return conf
+    """Return Kafka's own (Java) client options, for Spark's `kafka.` prefix. `extra` is librdkafka's and does not apply.
 
-
-def _jaas(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _credentials(settings: KafkaSettings) -> dict[str, str]:
-    conf: dict[str, str] = {}
-    if settings.ssl_ca_file:
-        conf["ssl.ca.location"] = settings.ssl_ca_file
-    if settings.sasl_mechanism and settings.sasl_username and settings.sasl_password:
-        conf["sasl.mechanism"] = settings.sasl_mechanism
-        conf["sasl.username"] = settings.sasl_username
-        conf["sasl.password"] = settings.sasl_password.get_secret_value()
-    return conf
-
-
-def _check_security(settings: KafkaSettings) -> None:
-    uses_sasl = settings.security_protocol.startswith("SASL")
-    if uses_sasl and not (settings.sasl_mechanism and settings.sasl_username and settings.sasl_password):
-        message = (
-            f"kafka.security_protocol is {settings.security_protocol}, which needs kafka.sasl_mechanism, "
-            "kafka.sasl_username and kafka.sasl_password: set all three."
-        )
-        raise ConfigError(message)
-    if not uses_sasl and (settings.sasl_mechanism or settings.sasl_username or settings.sasl_password):
-        message = (
-            f"kafka.security_protocol is {settings.security_protocol}, so the kafka.sasl_* settings would be ignored "
-            "and the connection would be anonymous: use SASL_SSL, or remove them."
-        )
-        raise ConfigError(message)
-    if settings.security_protocol == "SASL_PLAINTEXT" and settings.sasl_mechanism == "PLAIN":
-        message = (
-            "kafka.sasl_mechanism PLAIN over SASL_PLAINTEXT sends the password unencrypted over the network: use "
-            "SASL_SSL, or a SCRAM mechanism."
-        )
-        raise ConfigError(message)
-    if settings.ssl_ca_file and not settings.security_protocol.endswith("SSL"):
-        message = (
-            f"kafka.ssl_ca_file is set, but kafka.security_protocol {settings.security_protocol} does not encrypt: use "
-            f"{'SASL_SSL' if uses_sasl else 'SSL'}, or remove kafka.ssl_ca_file."
-        )
-        raise ConfigError(message)
+    Raises:
+        ConfigError: the security settings contradict each other, or a file that they name cannot be used.
+    """
+    check_login(settings)
+    return {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "security.protocol": settings.security_protocol,
+        **java_login(settings),
+    }
 
 
 def _check_extra(settings: KafkaSettings) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-__all__ = ["LakeSession", "check_versions", "open_session", "spark_conf"]
+__all__ = ["LakeSession", "check_versions", "executor_conf", "open_session", "spark_conf"]
 
 PINNED: Final = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 """Proved together. The Delta log is written through Delta's own transaction, so another version is refused by name."""
@@ -115,6 +115,8 @@ def spark_conf(
         # The landing's batches go before other work of the session (lakehouse/pools.xml).
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": f"file:{Path(__file__).with_name('pools.xml').absolute()}",
+        # Spark's own words, and those of Kafka's options that hold a key: plans and logs show a mask in their place.
+        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore|private key",
         # An idle query asks Kafka for its end offsets this often.
         "spark.sql.streaming.pollingDelay": "100ms",
     }
@@ -125,6 +127,12 @@ def spark_conf(
     else:
         conf["spark.jars"] = ",".join(jars)
     return {**conf, **extra}
+
+
+def executor_conf(flags: Sequence[str]) -> dict[str, str]:
+    """Return the Spark setting that gives executors those flags of the driver's JVM that Kafka's client reads; empty if none."""
+    kept = [flag for flag in flags if flag.startswith("-Dorg.apache.kafka.")]
+    return {"spark.executor.extraJavaOptions": " ".join(kept)} if kept else {}
 
 
 def open_session(
@@ -145,7 +153,8 @@ def open_session(
         logging.getLogger(name).disabled = True
     scratch = Path(tempfile.mkdtemp(prefix="tidegate-scratch-"))
     jars = [str(jar) for jar in options.jars]
-    conf = spark_conf(master=master, app_name=app_name, jars=jars, scratch=scratch, extra=extra or {})
+    own = {**executor_conf(options.flags), **(extra or {})}
+    conf = spark_conf(master=master, app_name=app_name, jars=jars, scratch=scratch, extra=own)
     try:
         jvm = start_jvm(options, conf, keep_open=keep_open)
     except BaseException:

@@ -10,6 +10,7 @@ from confluent_kafka.admin import AclOperation
 
 from ingest.contract.errors import FatalError, MissingRightError
 from ingest.contract.topics import stream_topic
+from ingest.kafka_login import user_name
 from ingest.kafka_settings import KafkaSettings
 from ingest.topics.admin import DENIED, TIMEOUT_SECONDS, admin_client, no_answer_error, result_of
 
@@ -46,7 +47,7 @@ def missing_right(
         on: kind of resource that the right is granted on.
         instead: another next step.
     """
-    user = settings.sasl_username or "ANONYMOUS"
+    user = user_name(settings)
     other = f", or {instead}" if instead else ""
     return MissingRightError(f"The Kafka user {user} may not {doing}: grant it {right} on the {on}{other}")
 
@@ -60,7 +61,7 @@ def topic_not_found(settings: KafkaSettings, topic: str, known: Iterable[str]) -
     guess = f"Did you mean {close[0]}? " if close else ""
     none = f"Kafka at {settings.bootstrap_servers} has no topic {topic}"
     if _is_hidden(settings, topic):
-        user = settings.sasl_username or "ANONYMOUS"
+        user = user_name(settings)
         return MissingRightError(
             f"{none}, or user {user} may not see it. {guess}If the topic exists, grant the user READ, WRITE or DESCRIBE on it"
         )

@@ -16,6 +16,7 @@ from deploy.bench.suite.scenario import Parameters, ScenarioTarget
 from deploy.bench.temporary import PREFIX, own_folder
 from deploy.testbed.mosquitto import MqttAddress, open_mosquitto
 from ingest.contract.errors import ConfigError, FatalError, MissingRightError, TidegateError, UnavailableError
+from ingest.kafka_login import user_name
 from ingest.kafka_settings import KafkaSettings
 from monitoring.scrape import scrape
 
@@ -248,7 +249,7 @@ def _without_rights(kafka: KafkaSettings, of_topics: Sequence[str], of_groups: S
         if rights
     ]
     return (
-        f"The Kafka user {kafka.sasl_username or 'ANONYMOUS'} lacks {', and '.join(lacking)}: grant CREATE, DESCRIBE, WRITE, "
+        f"The Kafka user {user_name(kafka)} lacks {', and '.join(lacking)}: grant CREATE, DESCRIBE, WRITE, "
         f"READ and DELETE on topics with the prefix {PREFIX}, and READ on groups with that prefix."
     )
 

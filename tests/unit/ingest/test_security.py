@@ -16,6 +16,17 @@ SASL: dict[str, Any] = {
     "sasl_password": SecretStr("canary-secret"),
     "ssl_ca_file": "/etc/tidegate/ca.pem",
 }
+OAUTH: dict[str, Any] = {
+    "sasl_mechanism": "OAUTHBEARER",
+    "sasl_username": "gw",
+    "sasl_password": SecretStr("canary-secret"),
+    "oauth_token_url": "https://login.example.org/token",
+}
+TLS: dict[str, Any] = {
+    "security_protocol": "SSL",
+    "ssl_certificate_file": "/etc/tidegate/gw.pem",
+    "ssl_key_file": "/etc/tidegate/gw.key",
+}
 PLAIN_CLIENT = {
     "bootstrap.servers": "kafka:9092",
     "client.id": "tester",
@@ -73,15 +84,13 @@ def test_a_consumer() -> None:
 
 
 def test_the_jvm_gets_java_names_and_a_quoted_secret() -> None:
-    sasl = SASL | {"sasl_mechanism": "PLAIN", "sasl_password": SecretStr('a"b\\c')}
+    sasl = SASL | {"sasl_mechanism": "PLAIN", "sasl_password": SecretStr('a"b\\c'), "ssl_ca_file": None}
     assert jvm_conf(settings(**sasl)) == {
         "bootstrap.servers": "kafka:9092",
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": 'org.apache.kafka.common.security.plain.PlainLoginModule required username="gw" '
         'password="a\\"b\\\\c";',
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": "/etc/tidegate/ca.pem",
     }
     assert jvm_conf(settings()) == {"bootstrap.servers": "kafka:9092", "security.protocol": "PLAINTEXT"}
 
@@ -95,6 +104,14 @@ def test_the_jvm_gets_java_names_and_a_quoted_secret() -> None:
         (SASL | {"security_protocol": "SSL"}, "anonymous"),
         (SASL | {"security_protocol": "PLAINTEXT"}, "anonymous"),
         (SASL | {"security_protocol": "SASL_PLAINTEXT"}, "ssl_ca_file"),
+        ({"security_protocol": "SASL_PLAINTEXT", **OAUTH, "oauth_token_url": None}, "OAUTHBEARER over SASL_PLAINTEXT"),
+        (SASL | {"oauth_token_url": "https://login/token"}, "kafka.oauth_token_url would be ignored"),
+        (SASL | OAUTH | {"oauth_token_url": None}, "needs the token endpoint"),
+        (TLS | {"ssl_key_file": None}, "ssl_certificate_file is set without kafka.ssl_key_file"),
+        (TLS | {"ssl_certificate_file": None}, "ssl_key_file is set without kafka.ssl_certificate_file"),
+        (TLS | {"security_protocol": "PLAINTEXT"}, "ssl_certificate_file and kafka.ssl_key_file are set, but"),
+        (TLS | {"sasl_username": "gw"}, "only the client certificate would log in"),
+        ({"security_protocol": "SSL", "ssl_key_password": SecretStr("canary-secret")}, "without kafka.ssl_key_file"),
     ],
 )
 def test_contradicting_security_is_refused(changes: dict[str, Any], named: str) -> None:
