@@ -22,8 +22,8 @@ def doctor(
 ) -> None:
     """Check what a run needs, and say how to fix what is missing.
 
-    Checks Java, JVM parts, memory, disk and packages. With --config it also checks that the broker and Kafka answer, and that
-    the user may write and read the topics of applied SQL streams.
+    Checks Java, JVM parts, memory, disk and packages. With --config it also checks that the broker and Kafka answer, that the
+    login to Kafka works, which roles its user has the rights of, and that it may use the topics of applied SQL streams.
 
     Exit 1 if a check fails. Each failed check says how to fix it.
     """

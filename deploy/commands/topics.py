@@ -1,4 +1,4 @@
-"""`tidegate topics ls | describe | create | set | rm`: Kafka's topics, without Kafka's own tools."""
+"""`tidegate topics ls | describe | create | set | rm | acl`: Kafka's topics, without Kafka's own tools."""
 
 import re
 import sys
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from deploy.commands.options import Brokers, Data, Json, KafkaConfig, show_json
+from deploy.commands.topics_acl import acl
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ __all__ = ["parse_bytes", "parse_hours", "register"]
 topics = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Kafka topics: list, describe, create, delete, change settings.",
+    help="Kafka topics: list, describe, create, delete, change settings, rights of users.",
 )
 
 UNLIMITED: Final = "unlimited"
@@ -44,6 +45,7 @@ Setting = Annotated[
 
 def register(parent: typer.Typer) -> None:
     """Add the group to the command line."""
+    topics.command()(acl)
     parent.add_typer(topics, name="topics")
 
 

@@ -69,13 +69,16 @@ def preflight(settings: Settings, data: Path, *, prometheus: bool = True) -> lis
 
 
 def examine_setup(settings: Settings, data: Path, *, servers: bool, timeout_seconds: float) -> Iterator[PreflightCheck]:
-    """Yield every finding; with `servers` also whether broker and Kafka of the settings answer, and which rights are missing."""
+    """Yield every finding; with `servers` also those about the broker and Kafka: they answer, the login works, its rights."""
     yield from _run_checks(settings, data)
     if servers:
         yield _reachable("mqtt", settings.mqtt.host, settings.mqtt.port, timeout_seconds)
         brokers = list(_brokers(settings, timeout_seconds))
         yield from brokers
         if any(check.state == "ok" for check in brokers):
+            from deploy.local.kafka_checks import check_kafka
+
+            yield from check_kafka(settings.kafka)
             yield from _streams(settings)
 
 

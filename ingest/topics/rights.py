@@ -6,17 +6,26 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Literal
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation
+from confluent_kafka.admin import AclOperation, NewTopic
 
 from ingest.contract.errors import FatalError, MissingRightError
-from ingest.contract.topics import stream_topic
+from ingest.contract.topics import LAND_GROUP, stream_topic
 from ingest.kafka_login import user_name
 from ingest.kafka_settings import KafkaSettings
-from ingest.topics.admin import DENIED, TIMEOUT_SECONDS, admin_client, no_answer_error, result_of
+from ingest.topics.admin import (
+    DENIED,
+    TIMEOUT_SECONDS,
+    admin_client,
+    no_answer_error,
+    partition_counts,
+    result_of,
+)
+from ingest.topics.roles import GROUPS, OWN_TOPICS, STREAMS, Acl, Role, needed_acls
 
 __all__ = [
     "check_stream_rights",
     "is_denied",
+    "missing_by_role",
     "missing_group_rights",
     "missing_right",
     "missing_rights",
@@ -70,8 +79,8 @@ def topic_not_found(settings: KafkaSettings, topic: str, known: Iterable[str]) -
     )
 
 
-def missing_rights(settings: KafkaSettings, topic: str) -> list[str]:
-    """Return those of WRITE, READ and DELETE that this user lacks on an existing topic; empty if Kafka has no authorizer.
+def missing_rights(settings: KafkaSettings, topic: str, needed: Sequence[AclOperation] = _OF_TOPIC) -> list[str]:
+    """Return those of the needed rights that this user lacks on an existing topic; empty if Kafka has no authorizer.
 
     Raises:
         RetryableError: Kafka does not answer.
@@ -81,14 +90,14 @@ def missing_rights(settings: KafkaSettings, topic: str) -> list[str]:
         lambda: client.describe_topics(
             TopicCollection([topic]), include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
         )[topic],
-        _OF_TOPIC,
+        needed,
         settings,
         f"asking for the rights on topic {topic}",
     )
 
 
-def missing_group_rights(settings: KafkaSettings, group: str) -> list[str]:
-    """Return READ if this user lacks it on a group that nobody used yet; empty if Kafka has no authorizer.
+def missing_group_rights(settings: KafkaSettings, group: str, needed: Sequence[AclOperation] = _OF_GROUP) -> list[str]:
+    """Return those of the needed rights that this user lacks on a group, used or not; empty if Kafka has no authorizer.
 
     Kafka checks rights before it looks for the group, so any other error shows that the user has them: a new group is not
     found, and a new cluster has no coordinator for its first one.
@@ -101,11 +110,44 @@ def missing_group_rights(settings: KafkaSettings, group: str) -> list[str]:
         lambda: client.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS
         )[group],
-        _OF_GROUP,
+        needed,
         settings,
         f"asking for the rights on group {group}",
         is_there=False,
     )
+
+
+def missing_by_role(settings: KafkaSettings) -> dict[Role, list[Acl]]:
+    """Return the rights that this user lacks for each role; empty lists if Kafka has no authorizer.
+
+    Asks about Tidegate's own topics and the group of the landing. A topic that does not exist yet needs CREATE; its other
+    rights are not known. Topics of SQL streams are left out: `check_stream_rights` asks about each.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    existing = partition_counts(admin_client(settings), settings)
+    needed = {role: sorted(one for one in needed_acls([role]) if one.name != STREAMS) for role in Role}
+    lacking: dict[str, list[str]] = {}
+    for topic in OWN_TOPICS:
+        operations = sorted({one.operation for acls in needed.values() for one in acls if one.name == topic})
+        if topic in existing:
+            lacking[topic] = missing_rights(settings, topic, [AclOperation[one] for one in operations])
+        elif _is_hidden(settings, topic):
+            lacking[topic] = operations
+        else:
+            lacking[topic] = [] if _may_create(settings, topic) else ["CREATE"]
+    operations = sorted({one.operation for acls in needed.values() for one in acls if one.name == GROUPS})
+    lacking[GROUPS] = missing_group_rights(settings, LAND_GROUP, [AclOperation[one] for one in operations])
+    # A topic that exists is not created.
+    return {
+        role: [
+            one
+            for one in acls
+            if one.operation in lacking[one.name] and (one.operation != "CREATE" or one.name not in existing)
+        ]
+        for role, acls in needed.items()
+    }
 
 
 def check_stream_rights(kafka: KafkaSettings, name: str) -> None:
@@ -132,6 +174,17 @@ def _is_hidden(settings: KafkaSettings, topic: str) -> bool:
     except (KafkaException, TimeoutError) as error:
         return is_denied(error)
     return False
+
+
+def _may_create(settings: KafkaSettings, topic: str) -> bool:
+    """Return whether Kafka would let this user create the topic; creates nothing."""
+    client = admin_client(settings)
+    asked = client.create_topics([NewTopic(topic, 1, -1)], validate_only=True, request_timeout=TIMEOUT_SECONDS)
+    try:
+        result_of(asked[topic])
+    except (KafkaException, TimeoutError) as error:
+        return not is_denied(error)
+    return True
 
 
 def _missing(
