@@ -8,7 +8,7 @@ import pytest
 
 from ingest.contract.errors import ConfigError, UnavailableError
 from lakehouse.jvm import JvmOptions, start_jvm
-from lakehouse.session import check_versions, open_session, spark_conf
+from lakehouse.session import check_versions, executor_conf, open_session, spark_conf
 from streaming.dedup_index import DedupIndex
 
 
@@ -33,6 +33,14 @@ def test_extra_settings_win_and_executors_get_the_jars(tmp_path: Path) -> None:
     assert conf["spark.ui.enabled"] == "true"
     assert "spark.jars" not in spark_conf(master="local[2]", app_name="x", jars=["a.jar"], scratch=tmp_path, extra={})
     assert "spark.jars.packages" not in conf
+
+
+def test_executors_get_the_flags_that_kafkas_client_reads_and_no_others() -> None:
+    allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://login.example.org/token"
+    assert executor_conf(("-XX:+UseSerialGC", allowed, "-Dlog4j2.level=OFF")) == {
+        "spark.executor.extraJavaOptions": allowed
+    }
+    assert executor_conf(("-XX:+UseSerialGC",)) == {}
 
 
 def test_what_spills_goes_into_private_folders_that_do_not_stay(
