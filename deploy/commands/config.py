@@ -39,12 +39,10 @@ def validate(config: OptionalConfig = None, as_json: Json = False) -> None:
     from deploy.settings import load_settings
     from gateway.profiles.policy import make_policy
     from gateway.routes import compile_routes
-    from ingest.kafka_login import check_login
 
     settings = load_settings(config)
     compile_routes(settings.routes, settings.gateway)
     make_policy(settings.gateway, settings.routes)
-    check_login(settings.kafka)
     if as_json:
         show_json({"valid": True, "file": str(config) if config else None})
     else:

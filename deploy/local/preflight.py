@@ -76,7 +76,7 @@ def examine_setup(settings: Settings, data: Path, *, servers: bool, timeout_seco
         brokers = list(_brokers(settings, timeout_seconds))
         yield from brokers
         if any(check.state == "ok" for check in brokers):
-            from deploy.local.kafka_checks import check_kafka
+            from deploy.local.kafka_rights import check_kafka
 
             yield from check_kafka(settings.kafka)
             yield from _streams(settings)

@@ -111,7 +111,7 @@ def test_the_gateway_writes_and_does_not_read_readings(bed: Bed, capsys: Capture
 
     assert bed.acl(capsys, "gateway", "--apply")["missing"] == plan["missing"]
     assert bed.acl(capsys, "gateway")["granted"] == plan["missing"]
-    wait_until(lambda: checks(bed, capsys)["rights"]["state"] == "ok", what="the rights")
+    wait_until(lambda: checks(bed, capsys)["kafka rights"]["state"] == "ok", what="the rights")
     assert ensure_topics(bed.guest) == []
     for topic in (READINGS, DEAD_LETTERS, OUTCOMES, GATEWAY_STATE):
         assert bed.write(bed.guest, topic, b"1") == [None]
@@ -119,9 +119,9 @@ def test_the_gateway_writes_and_does_not_read_readings(bed: Bed, capsys: Capture
     with pytest.raises(MissingRightError, match=r"guest may not read topic telemetry\.readings: grant it READ"):
         bed.read(bed.guest, READINGS, 1)
     found = checks(bed, capsys)
-    assert found["login"]["text"] == "the Kafka user guest is logged in (SCRAM-SHA-512, SASL_SSL)"
-    assert "has the rights of gateway; not of stream" in found["rights"]["text"]
-    assert "READ on telemetry.readings" in found["rights"]["text"]
+    assert found["kafka login"]["text"] == "the Kafka user guest is logged in (SCRAM-SHA-512, SASL_SSL)"
+    assert "has the rights of gateway; not of stream" in found["kafka rights"]["text"]
+    assert "READ on telemetry.readings" in found["kafka rights"]["text"]
 
 
 def test_the_stream_reads_and_does_not_write_readings(bed: Bed, capsys: Captured, wait_until: Wait) -> None:
@@ -131,7 +131,7 @@ def test_the_stream_reads_and_does_not_write_readings(bed: Bed, capsys: Captured
     assert ["WRITE", READINGS] in [[one["operation"], one["name"]] for one in bed.acl(capsys, "stream")["surplus"]]
     bed.acl(capsys, "stream", "--apply", "--prune")
     assert bed.acl(capsys, "stream")["surplus"] == []
-    wait_until(lambda: "rights of stream" in checks(bed, capsys)["rights"]["text"], what="the rights")
+    wait_until(lambda: "rights of stream" in checks(bed, capsys)["kafka rights"]["text"], what="the rights")
 
     assert bed.read(bed.guest, READINGS, 2) == [b"1", b"2"]
     mirror = OffsetMirror(bed.guest, LAND_GROUP)
@@ -158,7 +158,7 @@ def test_a_reader_sees_the_lag_and_changes_nothing(bed: Bed, capsys: Captured, w
     assert mirror.drain(60)
     mirror.close()
     bed.acl(capsys, "reader", "--apply")
-    wait_until(lambda: "rights of reader" in checks(bed, capsys)["rights"]["text"], what="the rights")
+    wait_until(lambda: "rights of reader" in checks(bed, capsys)["kafka rights"]["text"], what="the rights")
     assert bed.read(bed.guest, READINGS, 1) == [b"1"]
     assert group_lag(bed.guest, LAND_GROUP, [READINGS]) == {READINGS: {0: (0, 1)}}
     capsys.readouterr()

@@ -7,7 +7,7 @@ import pytest
 
 from deploy.cli import run
 from deploy.commands.topics_acl import acl_lines
-from deploy.local.kafka_checks import rights_check
+from deploy.local.kafka_rights import rights_check
 from ingest.kafka_settings import KafkaSettings
 from ingest.topics import acl
 from ingest.topics.acl import AclPlan

@@ -17,9 +17,9 @@ def check_kafka(kafka: KafkaSettings) -> Iterator[PreflightCheck]:
     try:
         missing = missing_by_role(kafka)
     except TidegateError as error:
-        yield PreflightCheck("login", "fail", str(error))
+        yield PreflightCheck("kafka login", "fail", str(error))
         return
-    yield PreflightCheck("login", "ok", _login(kafka))
+    yield PreflightCheck("kafka login", "ok", _login(kafka))
     yield rights_check(kafka, missing)
 
 
@@ -29,13 +29,13 @@ def rights_check(kafka: KafkaSettings, missing: dict[Role, list[Acl]]) -> Prefli
     held = [role for role, acls in missing.items() if not acls]
     lacking = {role: acls for role, acls in missing.items() if acls}
     if not lacking:
-        return PreflightCheck("rights", "ok", f"the Kafka user {user} has the rights of every role")
+        return PreflightCheck("kafka rights", "ok", f"the Kafka user {user} has the rights of every role")
     if held:
         others = "; ".join(f"not of {role} ({_missing_text(acls)})" for role, acls in lacking.items())
-        return PreflightCheck("rights", "ok", f"the Kafka user {user} has the rights of {', '.join(held)}; {others}")
+        return PreflightCheck("kafka rights", "ok", f"the Kafka user {user} has the rights of {', '.join(held)}; {others}")
     role = min(lacking, key=lambda name: len(lacking[name]))
     return PreflightCheck(
-        "rights",
+        "kafka rights",
         "fail",
         f"The Kafka user {user} has the rights of no role; for {role} it lacks {_missing_text(lacking[role])}",
         "As an administrator of Kafka, run `tidegate topics acl --principal User:NAME --role ROLE --apply --config FILE`.",
