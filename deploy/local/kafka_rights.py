@@ -24,7 +24,10 @@ def check_kafka(kafka: KafkaSettings) -> Iterator[PreflightCheck]:
 
 
 def rights_check(kafka: KafkaSettings, missing: dict[Role, list[Acl]]) -> PreflightCheck:
-    """Return the finding about the rights: ok if the user has all rights of at least one role."""
+    """Return the finding about the rights: ok if the user has all rights of a role, a warning if DESCRIBE_CONFIGS is missing.
+
+    Every part runs without DESCRIBE_CONFIGS: it learns limits from Kafka's errors, or does not show them.
+    """
     user = user_name(kafka)
     held = [role for role, acls in missing.items() if not acls]
     lacking = {role: acls for role, acls in missing.items() if acls}
@@ -32,7 +35,12 @@ def rights_check(kafka: KafkaSettings, missing: dict[Role, list[Acl]]) -> Prefli
         return PreflightCheck("kafka rights", "ok", f"the Kafka user {user} has the rights of every role")
     if held:
         others = "; ".join(f"not of {role} ({_missing_text(acls)})" for role, acls in lacking.items())
-        return PreflightCheck("kafka rights", "ok", f"the Kafka user {user} has the rights of {', '.join(held)}; {others}")
+        return PreflightCheck(
+            "kafka rights", "ok", f"the Kafka user {user} has the rights of {', '.join(held)}; {others}"
+        )
+    if nearly := [role for role, acls in lacking.items() if {one.operation for one in acls} == {"DESCRIBE_CONFIGS"}]:
+        text = f"the Kafka user {user} has the rights of {', '.join(nearly)}, except that it cannot see the topics' settings"
+        return PreflightCheck("kafka rights", "warn", text, "Grant it DESCRIBE_CONFIGS on Tidegate's topics.")
     role = min(lacking, key=lambda name: len(lacking[name]))
     return PreflightCheck(
         "kafka rights",

@@ -101,3 +101,11 @@ def test_doctor_fails_for_a_user_without_the_rights_of_any_role() -> None:
     assert found.state == "fail"
     assert found.text.endswith("has the rights of no role; for gateway it lacks WRITE on telemetry.readings")
     assert "tidegate topics acl --principal" in found.fix
+
+
+def test_doctor_warns_a_user_who_lacks_only_describe_configs() -> None:
+    missing = {role: sorted(needed_acls([role])) for role in Role}
+    missing[Role.GATEWAY] = [Acl("topic", "telemetry.readings", "literal", "DESCRIBE_CONFIGS")]
+    found = rights_check(KAFKA, missing)
+    assert found.state == "warn"
+    assert found.text.endswith("has the rights of gateway, except that it cannot see the topics' settings")
