@@ -43,7 +43,7 @@ def read_private(file: str, setting: str) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:
-        message = f"{setting}: byte {error.start} of {file} is not UTF-8. Name a text file that holds only the secret."
+        message = f"{setting}: {file} is not UTF-8 (byte {error.start}). Name a text file that holds only the secret."
         raise ConfigError(message) from None
 
 

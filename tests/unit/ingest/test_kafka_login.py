@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from pydantic import SecretStr
 
+from ingest.clients import make_client
 from ingest.contract.errors import ConfigError
 from ingest.kafka_login import java_flags, user_name
 from ingest.kafka_settings import KafkaSettings
@@ -144,6 +146,31 @@ def test_a_ca_file_without_a_certificate_is_named(certified: Callable[..., Kafka
     (tmp_path / "key.pem").write_text(PKCS8)
     with pytest.raises(ConfigError, match=r"kafka.ssl_ca_file: .*key.pem does not contain a certificate"):
         jvm_conf(certified(ssl_ca_file=str(tmp_path / "key.pem")))
+
+
+OTHER_KEY = (
+    ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+)
+LOCKED = key_text(PrivateFormat.PKCS8, BestAvailableEncryption(b"other"))
+
+
+@pytest.mark.parametrize(
+    ("key", "more", "words"),
+    [
+        (PKCS8, {"ssl_certificate_file": "/no/such/file"}, "kafka.ssl_certificate_file /no/such/file: the Kafka client rej"),
+        (CERTIFICATE, {}, r"kafka.ssl_key_file .*gw.key: the Kafka client rejects"),
+        (LOCKED, {}, r"kafka.ssl_key_file .*gw.key: the Kafka client rejects"),
+        (LOCKED, {"ssl_key_password": SECRET}, r"kafka.ssl_key_file .*gw.key: the Kafka client rejects"),
+        (OTHER_KEY, {}, r"kafka.ssl_key_file .*gw.key: .*key values mismatch"),
+    ],
+)  # fmt: skip
+def test_a_file_that_librdkafka_cannot_use_is_named(
+    certified: Callable[..., KafkaSettings], key: str, more: dict[str, Any], words: str
+) -> None:
+    settings = certified(key, **more)
+    with pytest.raises(ConfigError, match=words) as refusal:
+        make_client(AdminClient, client_conf(settings, client_id="tester") | {"log_level": 0}, settings)
+    assert "canary-secret" not in str(refusal.value)
 
 
 OAUTH: dict[str, Any] = {
