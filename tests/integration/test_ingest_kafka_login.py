@@ -134,7 +134,8 @@ def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]
             "sasl.oauthbearer.jwks.endpoint.url": server.jwks.as_uri(),
             "sasl.oauthbearer.expected.audience": "kafka",
         }
-        options = (f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={server.jwks.as_uri()}",)
+        allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed"
+        options = (f"{allowed}.urls={server.jwks.as_uri()}", f"{allowed}.files={server.jwks}")
         bed = folder / "bed"
         with open_cluster(bed, brokers=1, security="sasl_ssl", properties=properties, java_options=options) as cluster:
             yield Authorized(cluster, server, authority)
