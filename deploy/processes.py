@@ -153,7 +153,8 @@ def run_canary_process(settings: Settings) -> None:
     every = settings.embedded.canary_seconds
     canary = Canary(CanaryMetrics(registry), boot=int(time.time() * 1000), late_seconds=max(15.0, 5 * every))
     follower = TableFollower(settings.lake.root, "readings", columns=COLUMNS, device=DEVICE)
-    publisher = Publisher(settings.mqtt, client_id=DEVICE, acknowledged=canary.acknowledged, stop=stop)
+    mqtt = settings.mqtt.with_login("canary")
+    publisher = Publisher(mqtt, client_id=DEVICE, acknowledged=canary.acknowledged, stop=stop)
     monitoring = settings.monitoring
     with serve_metrics(
         registry, host=monitoring.metrics_host, port=monitoring.canary_port, part="canary", healthy=canary.healthy

@@ -10,22 +10,55 @@ from gateway.decoders.vendor_settings import OwnVendors, VendorSettings
 from gateway.topic_filters import compile_filter
 from ingest.contract.reasons import IgnoredReason
 
-__all__ = ["GatewaySettings", "MqttSettings", "ReceiptSettings", "RouteSettings"]
+__all__ = ["GatewaySettings", "MqttLogin", "MqttSettings", "ReceiptSettings", "RouteSettings"]
 
 
-class MqttSettings(BaseModel):
-    """The broker, and the gateway's session at the broker."""
+class MqttLogin(BaseModel):
+    """A user at the broker: a name with a password, a client certificate, or both."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    username: str | None = Field(None, description="User name at the broker. Default: no user name.")
+    password: SecretStr | None = Field(None, description="Password of username.")
+    cert_file: str | None = Field(
+        None,
+        description="PEM file with the client certificate, for a broker that asks for one. It needs mqtt.tls and key_file.",
+    )
+    key_file: str | None = Field(None, description="PEM file with the private key of cert_file.")
+    key_password: SecretStr | None = Field(None, description="Password of key_file. Default: the key is not encrypted.")
+
+    @model_validator(mode="after")
+    def _check_certificate(self) -> Self:
+        if (self.cert_file is None) != (self.key_file is None):
+            given, missing = ("key_file", "cert_file") if self.cert_file is None else ("cert_file", "key_file")
+            message = f"{given} is set and {missing} is not: set both for a client certificate, or none of them"
+            raise ValueError(message)
+        if self.key_password is not None and self.key_file is None:
+            message = "key_password is set and key_file is not: set cert_file and key_file too, or remove key_password"
+            raise ValueError(message)
+        return self
+
+
+class MqttSettings(MqttLogin):
+    """The broker, and the gateway's session at the broker."""
 
     host: str = Field("127.0.0.1", description="Host name or address of the MQTT broker.")
     port: int = Field(1883, ge=1, le=65535, description="Port of the MQTT broker.")
     protocol: Literal["3.1.1", "5"] = Field("5", description="MQTT version that the gateway speaks to the broker.")
-    username: str | None = Field(None, description="User name at the broker. Default: no login.")
-    password: SecretStr | None = Field(None, description="Password of username.")
     tls: bool = Field(False, description="Connect with TLS.")
     ca_file: str | None = Field(
         None, description="PEM file with the certificate of the authority that signed the broker's certificate."
+    )
+    canary: MqttLogin | None = Field(
+        None, description="User of the canary at the same broker. Default: the gateway's user."
+    )
+    monitor: MqttLogin | None = Field(
+        None, description="User of the monitor at the same broker. Default: the gateway's user."
+    )
+    devices: MqttLogin | None = Field(
+        None,
+        description="User of the commands that act as devices: device simulate, watch and snippet, benchmarks. Default: the "
+        "gateway's user.",
     )
     client_id: str = Field(
         "tidegate-gateway",
@@ -65,6 +98,25 @@ class MqttSettings(BaseModel):
         for text in filters:
             compile_filter(text)
         return filters
+
+    @model_validator(mode="after")
+    def _check_tls(self) -> Self:
+        if self.tls:
+            return self
+        logins = {"": self, "canary.": self.canary, "monitor.": self.monitor, "devices.": self.devices}
+        given = [f"{place}cert_file" for place, login in logins.items() if login is not None and login.cert_file]
+        given += ["ca_file"] if self.ca_file is not None else []
+        if given:
+            message = f"{given[0]} is set and tls is not: set tls = true, or remove {given[0]}"
+            raise ValueError(message)
+        return self
+
+    def with_login(self, name: Literal["canary", "monitor", "devices"]) -> Self:
+        """Return the same settings with the user of that name, or with the gateway's where none is set."""
+        login: MqttLogin | None = getattr(self, name)
+        if login is None:
+            return self
+        return self.model_copy(update={field: getattr(login, field) for field in MqttLogin.model_fields})
 
 
 class GatewaySettings(BaseModel):

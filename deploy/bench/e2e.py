@@ -21,7 +21,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from deploy.bench.environment import hardware, hardware_line, versions
-from deploy.bench.load_publisher import LoadPlan
+from deploy.bench.load_publisher import LoadPlan, broker_fields
 from deploy.bench.plan_process import run_child
 from deploy.bench.waiting import await_arrivals
 from deploy.settings import Settings
@@ -187,9 +187,7 @@ def load_plan(
 ) -> LoadPlan:
     """Plan a load that begins as soon as its publisher can have started and encoded the packets."""
     return LoadPlan(
-        host=mqtt.host, port=mqtt.port, username=mqtt.username or "",
-        password="" if mqtt.password is None else mqtt.password.get_secret_value(),
-        tls=mqtt.tls, ca_file=mqtt.ca_file,
+        **broker_fields(mqtt),
         messages=messages, rate=rate, devices=devices, readings=readings, boot=boot,
         name=fleet or f"bench-{uuid.uuid4().hex[:6]}",
         begin_at=time.time() + 3.0 + messages / 50_000,

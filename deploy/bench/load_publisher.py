@@ -14,12 +14,16 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from gateway.gateway_settings import MqttSettings
 
 __all__ = [
     "LoadPlan",
     "LoadResult",
     "Payload",
+    "broker_fields",
     "connect_packet",
     "native_payload",
     "publish_packet",
@@ -62,6 +66,9 @@ class LoadPlan:
     begin_at: float = 0.0
     tls: bool = False
     ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+    key_password: str = ""
 
     def due_at(self, number: int) -> float:
         """Return the time at which message `number` is due, in epoch seconds; for a plan with `begin_at`."""
@@ -78,6 +85,17 @@ class LoadPlan:
 
     def _devices_on(self, connection: int, devices: int) -> int:
         return max(0, devices - connection + self.connections - 1) // self.connections
+
+
+def broker_fields(mqtt: "MqttSettings") -> dict[str, Any]:
+    """Return the fields of a plan that say how devices reach the broker of the settings."""
+    login = mqtt.with_login("devices")
+    return {
+        "host": login.host, "port": login.port, "username": login.username or "",
+        "password": "" if login.password is None else login.password.get_secret_value(),
+        "tls": login.tls, "ca_file": login.ca_file, "cert_file": login.cert_file, "key_file": login.key_file,
+        "key_password": "" if login.key_password is None else login.key_password.get_secret_value(),
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -101,6 +119,8 @@ class _Link:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if plan.tls:
             context = ssl.create_default_context(cafile=plan.ca_file)
+            if plan.cert_file is not None:
+                context.load_cert_chain(plan.cert_file, plan.key_file, password=lambda: plan.key_password)
             self.socket = context.wrap_socket(self.socket, server_hostname=plan.host)
         self.socket.sendall(connect_packet(f"{plan.name}-{number}", plan.username, plan.password))
         answer = self.socket.recv(4)

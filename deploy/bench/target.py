@@ -78,10 +78,11 @@ def _starts(folder: Path) -> bool:
 
 
 def with_device_port(settings: Settings, data: Path) -> Settings:
-    """Return the settings with the port of the devices: iotcore has another one for MQTT 5, and the publisher speaks 3.1.1."""
+    """Return the settings with port and user of the devices: iotcore has another port for MQTT 5; the publisher speaks 3.1.1."""
     run = read_run(data)
     port = run.ports["mqtt"] if run else settings.mqtt.port
-    return settings.model_copy(update={"mqtt": settings.mqtt.model_copy(update={"port": port})})
+    mqtt = settings.mqtt.with_login("devices").model_copy(update={"port": port})
+    return settings.model_copy(update={"mqtt": mqtt})
 
 
 def _tidegate(*arguments: str) -> None:

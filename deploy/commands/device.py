@@ -64,7 +64,7 @@ def simulate(
         devices, seed=seed, boot=int(time.time() * 1000), faults=FaultRates.default_mix().scaled(faults), prefix=prefix
     )
     totals = run_fleet(
-        settings.mqtt, script, rate=rate, stop=stop_on_signals(), seconds=seconds, connections=connections,
+        settings.mqtt.with_login("devices"), script, rate=rate, stop=stop_on_signals(), seconds=seconds, connections=connections,
         journal=PublishJournal(journal) if journal else None, client_prefix=f"tidegate-{prefix}",
     )  # fmt: skip
     if as_json:
@@ -123,7 +123,8 @@ def watch(
     root = settings.lake.root if values else None
     stop = stop_on_signals()
     typer.echo(f"Watching {device} at {settings.mqtt.host}:{settings.mqtt.port}. Stop with Ctrl-C.", err=True)
-    for seen in watch_device(settings.mqtt, device, root=root, stop=stop, seconds=seconds):
+    mqtt = settings.mqtt.with_login("devices")
+    for seen in watch_device(mqtt, device, root=root, stop=stop, seconds=seconds):
         typer.echo(show_line(seen, as_json=as_json))
 
 

@@ -40,7 +40,7 @@ def make_probes(
 
     yield Probe("host", HOST_SECONDS, HostProbe(_folders(settings, data)).look)
     # The id is unique: two monitors with the same id would disconnect each other again and again.
-    broker = BrokerProbe(settings.mqtt, f"tidegate-monitor-{uuid.uuid4().hex[:12]}")
+    broker = BrokerProbe(settings.mqtt.with_login("monitor"), f"tidegate-monitor-{uuid.uuid4().hex[:12]}")
     yield Probe("broker", BROKER_SECONDS, broker.look, broker.close)
     kafka = ClusterProbe(settings.kafka, lambda: groups_of(history, settings))
     yield Probe("kafka", KAFKA_SECONDS, kafka.look, kafka.close)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Final
 
-from deploy.bench.load_publisher import LoadPlan
+from deploy.bench.load_publisher import LoadPlan, broker_fields
 from gateway.gateway_settings import MqttSettings
 
 __all__ = ["SoakLoad"]
@@ -39,9 +39,7 @@ class SoakLoad:
         self._rate, self._seconds = rate, seconds
         name, boot = f"soak-{uuid.uuid4().hex[:6]}", int(time.time() * 1000)
         plan = LoadPlan(
-            host=mqtt.host, port=mqtt.port, username=mqtt.username or "",
-            password="" if mqtt.password is None else mqtt.password.get_secret_value(),
-            tls=mqtt.tls, ca_file=mqtt.ca_file,
+            **broker_fields(mqtt),
             messages=round(rate * SLICE_SECONDS), rate=rate, devices=DEVICES, connections=2, boot=boot, name=name,
         )  # fmt: skip
         self._fleets = [replace(plan, name=f"{name}-{letter}") for letter in "ab"]

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from paho.mqtt import client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from gateway.devtools.tool_client import ToolClient, advice
 from gateway.gateway_settings import MqttSettings
-from gateway.mqtt.paho_client import authenticate
 from gateway.replies.receipts import receipt_topic
 from gateway.safe_text import show_text
 from gateway.topic_filters import subscription_filter
@@ -36,10 +35,7 @@ class ReceiptListener:
         self._settings = settings
         self._received: queue.Queue[dict[str, Any]] = queue.Queue(_WAITING)
         self._ready: queue.Queue[str] = queue.Queue()
-        protocol = mqtt.MQTTv5 if settings.protocol == "5" else mqtt.MQTTv311
-        self._client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
-        self._client.reconnect_delay_set(1, 5)
-        authenticate(self._client, settings)
+        self._client = ToolClient(settings, client_id)
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message
@@ -50,10 +46,9 @@ class ReceiptListener:
         Raises:
             UnavailableError: the broker does not answer, or refuses the login or the subscription.
         """
-        self._client.connect_async(self._settings.host, self._settings.port, self._settings.keepalive_seconds)
-        self._client.loop_start()
+        self._client.begin()
         try:
-            _await_subscription(self._ready, self._settings, self.topic, timeout_seconds)
+            _await_subscription(self._ready, self._client, self._settings, self.topic, timeout_seconds)
         except UnavailableError:
             self.close()
             raise
@@ -113,9 +108,7 @@ def read_live_messages(
     """
     received: queue.Queue[tuple[str, bytes, int]] = queue.Queue(_WAITING)
     ready: queue.Queue[str] = queue.Queue()
-    protocol = mqtt.MQTTv5 if settings.protocol == "5" else mqtt.MQTTv311
-    client = mqtt.Client(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
-    authenticate(client, settings)
+    client = ToolClient(settings, client_id)
 
     def on_connect(
         client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
@@ -135,10 +128,9 @@ def read_live_messages(
             received.put((message.topic, bytes(message.payload), time.time_ns() // 1000))
 
     client.on_connect, client.on_subscribe, client.on_message = on_connect, on_subscribe, on_message
-    client.connect_async(settings.host, settings.port, settings.keepalive_seconds)
-    client.loop_start()
+    client.begin()
     try:
-        _await_subscription(ready, settings, topic, 10.0)
+        _await_subscription(ready, client, settings, topic, 10.0)
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             try:
@@ -150,14 +142,16 @@ def read_live_messages(
         client.loop_stop()
 
 
-def _await_subscription(ready: "queue.Queue[str]", settings: MqttSettings, topic: str, timeout_seconds: float) -> None:
+def _await_subscription(
+    ready: "queue.Queue[str]", client: ToolClient, settings: MqttSettings, topic: str, timeout_seconds: float
+) -> None:
     try:
         refused = ready.get(timeout=timeout_seconds)
     except queue.Empty:
-        refused = "no answer"
+        refused = client.fault or "no answer"
     if refused:
         message = (
-            f"MQTT broker {settings.host}:{settings.port} does not accept a subscription to {topic} ({refused}). Check that "
-            "it runs and that [mqtt] has the right user and password."
+            f"MQTT broker {settings.host}:{settings.port} does not accept a subscription to {topic} ({refused}). "
+            f"{advice(settings)}"
         )
         raise UnavailableError(message)

@@ -9,15 +9,14 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-import paho.mqtt.client as paho
 from paho.mqtt import client as mqtt
-from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
+from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
+from gateway.devtools.tool_client import ToolClient, advice
 from gateway.gateway_settings import MqttSettings
-from gateway.mqtt.paho_client import authenticate
 from ingest.contract.errors import UnavailableError
 
 __all__ = ["Publisher"]
@@ -27,7 +26,7 @@ _LOOK_SECONDS: Final = 0.2
 CHUNK_BYTES: Final = 64 * 1024
 
 
-class BufferedClient(paho.Client):
+class BufferedClient(ToolClient):
     """Client for an owner that drives `loop_read` itself. The owner reads on while `buffered`, because the socket looks empty."""
 
     _held = b""
@@ -95,12 +94,9 @@ class Publisher:
         self.acknowledged_count = 0
         self._client = self._make_client(client_id, window)
 
-    def _make_client(self, client_id: str, window: int) -> mqtt.Client:
-        protocol = mqtt.MQTTv5 if self._settings.protocol == "5" else mqtt.MQTTv311
-        client = DrainingClient(CallbackAPIVersion.VERSION2, client_id=client_id, protocol=protocol)
+    def _make_client(self, client_id: str, window: int) -> DrainingClient:
+        client = DrainingClient(self._settings, client_id)
         client.max_inflight_messages_set(window)
-        client.reconnect_delay_set(1, 5)
-        authenticate(client, self._settings)
         client.on_connect = self._on_connect
         client.on_disconnect = self._on_disconnect
         client.on_publish = self._on_publish
@@ -113,14 +109,13 @@ class Publisher:
         Raises:
             UnavailableError: no connection within the time; the text says what the broker answered.
         """
-        self._client.connect_async(self._settings.host, self._settings.port, self._settings.keepalive_seconds)
-        self._client.loop_start()
+        self._client.begin()
         if not self._connected.wait(timeout_seconds):
             self._client.loop_stop()
-            answer = self._refused or "no answer"
+            answer = self._refused or self._client.fault or "no answer"
             msg = (
                 f"MQTT broker {self._settings.host}:{self._settings.port} does not accept the connection ({answer}). "
-                "Check that it runs and that [mqtt] has the right user and password."
+                f"{advice(self._settings)}"
             )
             raise UnavailableError(msg)
 

@@ -21,6 +21,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from gateway.gateway_settings import MqttSettings
 from gateway.mqtt.paho_client import authenticate
+from gateway.mqtt.tls import fault_text
 from gateway.safe_text import show_text
 
 __all__ = ["SYS_FILTERS", "BrokerProbe", "SysFigures"]
@@ -138,7 +139,7 @@ class BrokerProbe:
             client_id: unique at the broker, never the gateway's.
 
         Raises:
-            ConfigError: `mqtt.ca_file` cannot be read.
+            ConfigError: a certificate or key of `[mqtt]` cannot be used.
         """
         self._settings, self._client_id = settings, client_id
         self._client: _PingClient | None = None
@@ -160,7 +161,7 @@ class BrokerProbe:
             why = self._ask(time.monotonic() + LOOK_SECONDS)
         except Exception as error:
             # A packet that paho cannot parse, a refused connection, a bad certificate: the next look connects again.
-            why = show_text(str(error) or type(error).__name__)
+            why = show_text(fault_text(error, presents_certificate=self._settings.cert_file is not None))
         self._tell(why)
         if why:
             self._drop()

@@ -18,13 +18,14 @@ from paho.mqtt.exception import MalformedPacket
 
 from gateway.mqtt.publish_parser import BadPacket, split_packets
 from gateway.mqtt.session_events import Incoming
+from gateway.mqtt.tls import pending_alert
 
 __all__ = ["ChunkedClient", "unsupported_reason"]
 
 CHUNK_BYTES: Final = 64 * 1024
 _KNOWN_PAHO: Final = "2.2."
 _METHODS: Final = (
-    "_sock_recv", "_sock_close", "_packet_handle", "_packet_queue", "_loop_rc_handle", "_handle_publish",
+    "_sock_recv", "_sock_send", "_sock_close", "_packet_handle", "_packet_queue", "_loop_rc_handle", "_handle_publish",
     "_send_pingreq", "_handle_pingresp",
 )  # fmt: skip
 _FIELDS: Final = ("_sock", "_in_packet", "_last_bytes_received", "_ping_t", "_protocol")
@@ -50,11 +51,13 @@ class ChunkedClient(paho.Client):
         receive: gets the PUBLISH packets of a chunk, in order.
         last_read_bytes: how much the last `loop_read` got: a full chunk means that more waits.
         answered: gets the number of a ping when the broker answers it, after the PUBLISH packets before the answer.
+        link_error: what made a read or a write fail. TLS 1.3 reports a refused client certificate only there.
     """
 
     receive: Receive
     last_read_bytes = 0
     answered: Answered
+    link_error: OSError | None = None
     _pings = _pings_answered = 0
     _parts: list[bytes]
     _held_bytes = 0
@@ -72,7 +75,8 @@ class ChunkedClient(paho.Client):
         except BlockingIOError:
             self.last_read_bytes = 0
             return MQTTErrorCode.MQTT_ERR_SUCCESS
-        except OSError:
+        except OSError as error:
+            self.link_error = error
             return self._loop_rc_handle(MQTTErrorCode.MQTT_ERR_CONN_LOST)
         self.last_read_bytes = len(chunk)
         if not chunk:
@@ -149,6 +153,15 @@ class ChunkedClient(paho.Client):
     def _handle_publish(self) -> MQTTErrorCode:
         message = "a PUBLISH reached paho's own parser"
         raise BadPacket(message)
+
+    def _sock_send(self, buf: bytes | bytearray) -> int:
+        try:
+            return super()._sock_send(buf)
+        except BlockingIOError:
+            raise
+        except OSError as error:
+            self.link_error = pending_alert(self._sock) or error
+            raise
 
     def _sock_close(self) -> None:
         # Bytes of an old connection must not be read as the beginning of the next one.

@@ -20,6 +20,7 @@ from gateway.mqtt.paho_client import (
     acknowledge,
     connect,
     is_buffered,
+    link_error,
     new_client,
     ping,
     postpone_ping_timeout,
@@ -29,6 +30,7 @@ from gateway.mqtt.paho_client import (
 )
 from gateway.mqtt.publish_parser import BadPacket
 from gateway.mqtt.session_events import Incoming, SessionEvents
+from gateway.mqtt.tls import tls_fault
 from gateway.safe_text import show_text
 
 __all__ = ["ConnectionEvents", "MqttConnection"]
@@ -70,7 +72,7 @@ class MqttConnection:
         """Make a link that is not connected yet.
 
         Raises:
-            ConfigError: `mqtt.ca_file` cannot be read.
+            ConfigError: a certificate or key of `[mqtt]` cannot be used.
         """
         self._settings, self._events, self._answers, self._clock = settings, events, answers, clock
         self.accepted = self.loss_explained = False
@@ -88,6 +90,12 @@ class MqttConnection:
     def live(self) -> bool:
         """Return whether it can still acknowledge."""
         return self.accepted and self.lost_because is None
+
+    @property
+    def tls_fault(self) -> str:
+        """Return why the broker ended TLS after the handshake, for people; empty if it did not, or if that is not known."""
+        error = link_error(self.client)
+        return "" if error is None else tls_fault(error, presents_certificate=self._settings.cert_file is not None)
 
     def connect(self, *, window: int) -> None:
         """Send CONNECT; raises OSError if the broker cannot be reached."""

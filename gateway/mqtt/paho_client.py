@@ -18,14 +18,15 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from gateway.gateway_settings import MqttSettings
 from gateway.mqtt.chunked_client import ChunkedClient, unsupported_reason
 from gateway.mqtt.session_events import Incoming, Received
+from gateway.mqtt.tls import client_context
 from gateway.topic_filters import is_shared
-from ingest.contract.errors import ConfigError
 
 __all__ = [
     "acknowledge",
     "authenticate",
     "connect",
     "is_buffered",
+    "link_error",
     "new_client",
     "ping",
     "postpone_ping_timeout",
@@ -47,7 +48,7 @@ def new_client(settings: MqttSettings, *, connect_seconds: float, receive: Recei
     `receive` gets the PUBLISH packets, `answered` the numbers of pings whose answer came behind them.
 
     Raises:
-        ConfigError: `mqtt.ca_file` cannot be read.
+        ConfigError: a certificate or key of `[mqtt]` cannot be used.
     """
     is_5 = settings.protocol == "5"
     reason = unsupported_reason()
@@ -81,24 +82,16 @@ def is_buffered(client: paho.Client) -> bool:
 
 
 def authenticate(client: paho.Client, settings: MqttSettings) -> None:
-    """Give the client its user and password, and encryption if the settings say so.
+    """Give the client its user and password, and TLS with its certificate if the settings say so.
 
     Raises:
-        ConfigError: `mqtt.ca_file` does not exist, or is not a PEM file.
+        ConfigError: a certificate or key of `[mqtt]` cannot be used.
     """
     if settings.username is not None:
         password = settings.password
         client.username_pw_set(settings.username, None if password is None else password.get_secret_value())
-    if not settings.tls:
-        return
-    try:
-        client.tls_set(ca_certs=settings.ca_file)
-    except (OSError, ValueError) as error:
-        message = (
-            f"mqtt.ca_file: cannot use {settings.ca_file} ({error}): wanted a PEM file with the certificate of the "
-            "authority that signed the broker's certificate"
-        )
-        raise ConfigError(message) from error
+    if settings.tls:
+        client.tls_set_context(client_context(settings))
 
 
 def _from_paho(message: paho.MQTTMessage) -> Received:
@@ -126,6 +119,11 @@ def acknowledge(client: paho.Client, mids: list[bytes]) -> int:
             break
         sent += 1
     return sent
+
+
+def link_error(client: paho.Client) -> OSError | None:
+    """Return what made a read or a write fail, as far as this client knows."""
+    return client.link_error if isinstance(client, ChunkedClient) else None
 
 
 def read_bytes(client: paho.Client) -> int:

@@ -20,9 +20,11 @@ from gateway.mqtt.session_text import (
     describe_qos_downgrade,
     describe_refused_connection,
     describe_repeated_losses,
+    session_name,
     session_taken_over,
 )
 from gateway.mqtt.subscriptions import Subscriptions
+from gateway.mqtt.tls import fault_text
 from gateway.safe_text import show_text
 from ingest.contract.errors import FatalError
 
@@ -77,7 +79,7 @@ class MqttSession(ConnectionEvents):
     @property
     def name(self) -> str:
         """Name of the session at the broker, as a key for remembered state."""
-        return f"{self._settings.client_id}@{self.address}"
+        return session_name(self._settings)
 
     @property
     def subscriptions(self) -> Subscriptions:
@@ -178,9 +180,8 @@ class MqttSession(ConnectionEvents):
             self._handshake_until = self._clock() + HANDSHAKE_SECONDS
             self._link.connect(window=self._window)
         except Exception as error:
-            self._lose(
-                f"cannot reach the MQTT broker at {self.address}: {show_text(str(error) or type(error).__name__)}"
-            )
+            why = fault_text(error, presents_certificate=self._settings.cert_file is not None)
+            self._lose(f"cannot reach the MQTT broker at {self.address}: {show_text(why)}")
 
     def _new_link(self) -> MqttConnection:
         return MqttConnection(self._settings, self._events, self, self._clock)
@@ -198,7 +199,7 @@ class MqttSession(ConnectionEvents):
     def connack(self, link: MqttConnection, reason: ReasonCode, *, session_present: bool) -> None:
         """Begin the epoch, and subscribe if the session does not hold the subscriptions."""
         if reason.is_failure:
-            link.lose(describe_refused_connection(reason, self.address, self._settings.username))
+            link.lose(describe_refused_connection(reason, self.address, self._settings))
             return
         session_lost = not session_present and (self._had_session or self._subscriptions.remembered)
         self._had_session = link.accepted = True
@@ -226,6 +227,9 @@ class MqttSession(ConnectionEvents):
             link.loss_explained = True
             if reason.value == TAKEN_OVER:
                 self._fatal = session_taken_over(self._settings.client_id, self.address)
+        if fault := link.tls_fault:
+            link.loss_explained = True
+            link.lose(f"the broker at {self.address} closed the connection: {fault}")
         link.lose(f"the broker at {self.address} closed the connection ({reason})")
 
     def _downgrade(self) -> str:

@@ -1,10 +1,13 @@
 """Texts for people about an MQTT session that is refused, lost or less than requested."""
 
+import hashlib
+import re
 from collections.abc import Sequence
 from typing import Final
 
 from paho.mqtt.reasoncodes import ReasonCode
 
+from gateway.gateway_settings import MqttSettings
 from ingest.contract.errors import ConfigError
 
 __all__ = [
@@ -12,10 +15,27 @@ __all__ = [
     "describe_qos_downgrade",
     "describe_refused_connection",
     "describe_repeated_losses",
+    "session_name",
     "session_taken_over",
+    "shown_client_id",
 ]
 
 _BAD_CREDENTIALS: Final = frozenset({0x86, 0x87})
+_SECRET_ID: Final = re.compile(r"(tidegate-gateway-)([A-Za-z0-9_-]{32})")
+"""The form of the gateway's client id in an embedded run (`deploy/local/run_logins.py`)."""
+
+
+def shown_client_id(client_id: str) -> str:
+    """Return a client id for logs, records and pages; the random part of an embedded gateway's id becomes a short hash.
+
+    The random part is a secret: who knows the id can take over the session at a broker that does not bind ids to users.
+    """
+    return _SECRET_ID.sub(lambda found: found[1] + hashlib.sha256(found[2].encode()).hexdigest()[:8], client_id)
+
+
+def session_name(settings: MqttSettings) -> str:
+    """Return the name of the session at the broker, as a key for remembered state."""
+    return f"{shown_client_id(settings.client_id)}@{settings.host}:{settings.port}"
 
 
 def describe_qos_downgrade(filters: Sequence[str], username: str | None) -> str:
@@ -36,10 +56,15 @@ def describe_inflight_limit(inflight: int) -> str:
     )
 
 
-def describe_refused_connection(reason: ReasonCode, address: str, username: str | None) -> str:
+def describe_refused_connection(reason: ReasonCode, address: str, settings: MqttSettings) -> str:
     """Return why the broker refuses the connection."""
     if reason.value in _BAD_CREDENTIALS:
-        user = username or "(none)"
+        if settings.cert_file is not None and settings.username is None:
+            return (
+                f"the broker at {address} refuses the user of the client certificate {settings.cert_file} ({reason}): check "
+                "the common name of mqtt.cert_file and the broker's users"
+            )
+        user = settings.username or "(none)"
         return f"the broker at {address} refuses user {user} ({reason}): check mqtt.username and mqtt.password"
     return f"the broker at {address} refuses the connection: {reason}"
 
@@ -47,7 +72,8 @@ def describe_refused_connection(reason: ReasonCode, address: str, username: str 
 def session_taken_over(client_id: str, address: str) -> ConfigError:
     """Make the error for a taken-over session: two gateways would fight endlessly, so the exit code prevents a restart."""
     return ConfigError(
-        f"another MQTT client uses client id {client_id!r} at {address} (the broker says the session was taken over): "
+        f"another MQTT client uses client id {shown_client_id(client_id)!r} at {address} (the broker says the session was "
+        "taken over): "
         "stop the other gateway, or give this one its own mqtt.client_id"
     )
 
@@ -56,5 +82,5 @@ def describe_repeated_losses(losses: int, client_id: str) -> str:
     """Return the possible causes of connections that are lost repeatedly."""
     return (
         f" ({losses} connections in a row were lost soon: the link is bad, or another client uses client id "
-        f"{client_id!r})"
+        f"{shown_client_id(client_id)!r})"
     )

@@ -13,6 +13,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from gateway.gateway_settings import MqttSettings
 from gateway.mqtt.paho_client import subscriptions
+from gateway.mqtt.session_text import session_name
 from gateway.topic_filters import is_shared, subscription_filter
 
 __all__ = ["Subscriptions"]
@@ -79,7 +80,7 @@ class Subscriptions:
                 "filters instead.",
                 ", ".join(shared),
             )
-        self._memory = FilterMemory(settings.session_file, f"{settings.client_id}@{settings.host}:{settings.port}")
+        self._memory = FilterMemory(settings.session_file, session_name(settings))
         self.at_most_once: list[str] = []
 
     @property

@@ -171,7 +171,7 @@ class Fleet:
         self._file = journal
         self._stop = threading.Event()
         self._left = messages
-        self._settings = settings.mqtt
+        self._settings = settings.mqtt.with_login("devices")
         script = FleetScript(devices, seed=11, boot=self.boot, prefix=name, metrics=metrics)
         self._thread = threading.Thread(target=self._publish, args=(script, rate), daemon=True)
         self._thread.start()

@@ -32,7 +32,7 @@ def test_dead_letters_are_redriven_once_whatever_happens(
 ) -> None:
     topics, device = f"late-{unique_name}", f"{unique_name}-device"
     large = b'"' + b"x" * 300_000 + b'"'
-    publisher = Publisher(pipeline.settings.mqtt, client_id=f"{unique_name}-dlq")
+    publisher = Publisher(pipeline.settings.mqtt.with_login("devices"), client_id=f"{unique_name}-dlq")
     publisher.connect()
     for number in range(3):
         publisher.publish(f"{topics}/temperature", str(20 + number).encode())

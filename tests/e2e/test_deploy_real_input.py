@@ -47,7 +47,7 @@ def test_every_line_ends_in_exactly_one_outcome_and_expected_readings_are_stored
     pipeline: Any, start_fleet: Callable[..., Any], lines: list[dict[str, Any]], unique_name: str
 ) -> None:
     fleet = start_fleet(pipeline, devices=100, rate=RATE)
-    publisher = Publisher(pipeline.settings.mqtt, client_id=f"{unique_name}-lines")
+    publisher = Publisher(pipeline.settings.mqtt.with_login("devices"), client_id=f"{unique_name}-lines")
     publisher.connect()
     pause = threading.Event()
     for line in lines:

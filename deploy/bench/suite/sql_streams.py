@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.bench.kafka_load.derived import DerivedReader, reading_topics
-from deploy.bench.load_publisher import GIVE_UP_SECONDS, LoadPlan
+from deploy.bench.load_publisher import GIVE_UP_SECONDS, LoadPlan, broker_fields
 from deploy.bench.meetup import MeetupEvents
 from deploy.bench.plan_process import run_child
 from deploy.bench.suite.cell_beds import CellBed
@@ -165,8 +165,7 @@ def streams_cell(workload: Parameters, bed: CellBed) -> dict[str, float]:
 def _plan(settings: Settings, folder: Path, workload: Parameters) -> LoadPlan:
     mqtt, run = settings.mqtt, read_run(folder)
     return LoadPlan(
-        host=mqtt.host, port=run.ports["mqtt"] if run else mqtt.port, username=mqtt.username or "",
-        password="" if mqtt.password is None else mqtt.password.get_secret_value(),
+        **{**broker_fields(mqtt), "port": run.ports["mqtt"] if run else mqtt.port},
         messages=workload.messages, rate=workload.rate, devices=workload.messages, name="bench-meetup",
         begin_at=time.time() + 3.0,
     )  # fmt: skip
