@@ -8,6 +8,7 @@ import importlib.util
 import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -17,11 +18,13 @@ from deploy.local.budget import describe_memory_budget
 from deploy.local.java import find_java
 from deploy.local.prometheus_servers import HINT, WATCHERS, find_watcher, watcher_obstacle
 from deploy.settings import Settings
-from ingest.contract.errors import FatalError, MissingRightError, TidegateError, UnavailableError
+from gateway.gateway_settings import MqttSettings
+from ingest.contract.errors import ConfigError, FatalError, MissingRightError, TidegateError, UnavailableError
 
 __all__ = ["PACKAGES", "PreflightCheck", "examine_setup", "find_foreign_packages", "preflight"]
 
 DISK_NEEDED_BYTES: Final = 2 * 1024**3
+REFUSAL_SECONDS: Final = 0.5
 PACKAGES: Final = ("gateway", "ingest", "streaming", "lakehouse", "monitoring", "deploy")
 OURS: Final = Path(__file__).parents[2]
 
@@ -72,7 +75,7 @@ def examine_setup(settings: Settings, data: Path, *, servers: bool, timeout_seco
     """Yield every finding; with `servers` also those about the broker and Kafka: they answer, the login works, its rights."""
     yield from _run_checks(settings, data)
     if servers:
-        yield _reachable("mqtt", settings.mqtt.host, settings.mqtt.port, timeout_seconds)
+        yield _broker_reachable(settings.mqtt, timeout_seconds)
         brokers = list(_brokers(settings, timeout_seconds))
         yield from brokers
         if any(check.state == "ok" for check in brokers):
@@ -183,11 +186,36 @@ def _streams(settings: Settings) -> Iterator[PreflightCheck]:
             yield PreflightCheck("streams", "fail", str(error))
 
 
+def _broker_reachable(mqtt: MqttSettings, timeout_seconds: float) -> PreflightCheck:
+    """Connect to the broker and, with TLS, do the handshake: it checks the broker's certificate and presents ours."""
+    from gateway.mqtt.tls import client_context, tls_fault
+
+    address = f"{mqtt.host}:{mqtt.port}"
+    try:
+        context = client_context(mqtt) if mqtt.tls else None
+        with socket.create_connection((mqtt.host, mqtt.port), timeout_seconds) as plain:
+            if context is not None:
+                # TLS 1.3 refuses a client certificate behind the handshake; a broker says nothing else before CONNECT.
+                with context.wrap_socket(plain, server_hostname=mqtt.host) as secure, suppress(TimeoutError):
+                    secure.settimeout(REFUSAL_SECONDS)
+                    secure.recv(1)
+    except ConfigError as error:
+        return PreflightCheck("mqtt", "fail", f"{error}.")
+    except OSError as error:
+        if why := tls_fault(error, presents_certificate=mqtt.cert_file is not None):
+            return PreflightCheck("mqtt", "fail", f"{address} cannot be used with TLS: {why}.")
+        return _silent("mqtt", address, error)
+    return PreflightCheck("mqtt", "ok", f"{address} answers" + (" with TLS" if mqtt.tls else ""))
+
+
 def _reachable(name: str, host: str, port: int, timeout_seconds: float) -> PreflightCheck:
     try:
         socket.create_connection((host, port), timeout_seconds).close()
     except OSError as error:
-        cause = error.strerror or str(error)
-        fix = f"Check that the server runs there and that [{name}] has the right address and port."
-        return PreflightCheck(name, "fail", f"{host}:{port} does not answer ({cause})", fix)
+        return _silent(name, f"{host}:{port}", error)
     return PreflightCheck(name, "ok", f"{host}:{port} answers")
+
+
+def _silent(name: str, address: str, error: OSError) -> PreflightCheck:
+    fix = f"Check that the server runs there and that [{name}] has the right address and port."
+    return PreflightCheck(name, "fail", f"{address} does not answer ({error.strerror or error})", fix)

@@ -33,7 +33,7 @@ def make_probes(
     settings: Settings, history: History, fleet: FleetProbe, audit: AuditProbe, *, data: Path
 ) -> Iterator[Probe]:
     """Yield the probes for the systems in the settings; `data` is the folder of an embedded run."""
-    from deploy.monitor.certificate_probe import CertificateProbe, tls_servers
+    from deploy.monitor.certificate_probe import CertificateProbe, certificate_files, end_asker, tls_servers
     from deploy.monitor.host_probe import HostProbe
     from gateway.mqtt.broker_probe import BrokerProbe
     from ingest.lag.cluster_probe import ClusterProbe
@@ -46,7 +46,8 @@ def make_probes(
     yield Probe("kafka", KAFKA_SECONDS, kafka.look, kafka.close)
     yield Probe("tables", settings.monitoring.tables_seconds, fleet.look)
     if servers := tls_servers(settings):
-        yield Probe("certificates", CERTIFICATE_LOOK_SECONDS, CertificateProbe(servers).look)
+        certificates = CertificateProbe(servers, files=certificate_files(settings), end_of=end_asker(settings))
+        yield Probe("certificates", CERTIFICATE_LOOK_SECONDS, certificates.look)
     if settings.monitoring.audit_seconds:
         yield Probe("audit", AUDIT_LOOK_SECONDS, audit.look, audit.close)
 
