@@ -23,6 +23,7 @@ from gateway.decoders.mapping.extends import resolve_extends
 from gateway.decoders.mapping.settings import MappingSettings
 from gateway.decoders.vendor_settings import VendorSettings
 from gateway.gateway_settings import GatewaySettings, MqttSettings, ReceiptSettings, RouteSettings
+from gateway.mqtt.session_text import shown_client_id
 from ingest.contract.errors import ConfigError
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.lake_settings import LakeSettings
@@ -177,6 +178,7 @@ def masked_settings(settings: Settings) -> dict[str, Any]:
     for section in plain.values():
         if isinstance(section, dict) and "extra" in section:
             section["extra"] = mask_extra(section["extra"])
+    plain["mqtt"]["client_id"] = shown_client_id(settings.mqtt.client_id)
     return plain
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel, SecretStr
 
+from gateway.mqtt.session_text import shown_client_id
 from ingest.contract.errors import ConfigError
 
 __all__ = ["MAX_FILE_BYTES", "mask_extra", "read_toml", "to_toml", "write_private"]
@@ -78,6 +79,8 @@ class _Writer:
         return "".join(f"{name} = {self._value(self._shown(name, value))}\n" for name, value in _given(section))
 
     def _shown(self, name: str, value: object) -> object:
+        if self._mask and name == "client_id":
+            return shown_client_id(str(value))
         return mask_extra(value) if self._mask and name == "extra" and isinstance(value, Mapping) else value
 
     def _value(self, value: object) -> str:  # noqa: PLR0911 - one line per kind of value

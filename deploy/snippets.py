@@ -22,7 +22,11 @@ class PublishTarget(NamedTuple):
     password: str | None
     tls: bool = False
     ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
     where: str = ""
+    ca_text: str = ""
+    """Content of `ca_file` in PEM, which a device on another machine needs in its code."""
 
 
 def check_device(device: str) -> None:
@@ -51,8 +55,18 @@ def render_snippet(language: str, device: str, target: PublishTarget) -> str:
 def _python(device: str, target: PublishTarget) -> str:
     secret = 'os.environ["MQTT_PASSWORD"]' if target.password is None else _quoted(target.password)
     login = f"client.username_pw_set({_quoted(target.username)}, {secret})\n" if target.username else ""
-    tls = f"client.tls_set({_quoted(target.ca_file) if target.ca_file else ''})\n" if target.tls else ""
-    return _fill(_PYTHON, target, _topics(device), login=login, tls=tls, device=_quoted(device))
+    more = {"ssl": "import ssl\n" if target.ca_text else "", "tls": _python_tls(target) if target.tls else ""}
+    return _fill(_PYTHON, target, _topics(device), login=login, device=_quoted(device), **more)
+
+
+def _python_tls(target: PublishTarget) -> str:
+    files = {"certfile": target.cert_file, "keyfile": target.key_file}
+    pair = [f"{name}={_quoted(file)}" for name, file in files.items() if file]
+    if not target.ca_text:
+        return f"client.tls_set({', '.join([*([_quoted(target.ca_file)] if target.ca_file else []), *pair])})\n"
+    load = f"context.load_cert_chain({', '.join(pair)})\n" if pair else ""
+    authority = f'"""\\\n{target.ca_text}"""'
+    return f"context = ssl.create_default_context(cadata={authority})\n{load}client.tls_set_context(context)\n"
 
 
 def _mosquitto(device: str, target: PublishTarget) -> str:
@@ -60,10 +74,14 @@ def _mosquitto(device: str, target: PublishTarget) -> str:
     if target.username:
         secret = '"$MQTT_PASSWORD"' if target.password is None else shlex.quote(target.password)
         options += f" -u {shlex.quote(target.username)} -P {secret}"
+    authority = f"cat > tidegate-ca.pem <<'END'\n{target.ca_text}END\n" if target.tls and target.ca_text else ""
     if target.tls:
-        options += f" --cafile {shlex.quote(target.ca_file)}" if target.ca_file else " --capath /etc/ssl/certs"
+        ca_file = "tidegate-ca.pem" if authority else target.ca_file
+        options += f" --cafile {shlex.quote(ca_file)}" if ca_file else " --capath /etc/ssl/certs"
+    if target.tls and target.cert_file and target.key_file:
+        options += f" --cert {shlex.quote(target.cert_file)} --key {shlex.quote(target.key_file)}"
     topics = {name: shlex.quote(topic) for name, topic in _topics(device).items()}
-    return Template(_MOSQUITTO).substitute(options=options, where=_where(target), **topics)
+    return Template(_MOSQUITTO).substitute(options=options, where=_where(target), authority=authority, **topics)
 
 
 def _arduino(device: str, target: PublishTarget) -> str:
@@ -80,7 +98,23 @@ def _arduino(device: str, target: PublishTarget) -> str:
         device=_quoted(device),
         local=local if target.host in ("127.0.0.1", "localhost", "::1") else "",
         net="WiFiClientSecure" if target.tls else "WiFiClient",
+        **_arduino_tls(target),
     )
+
+
+def _arduino_tls(target: PublishTarget) -> dict[str, str]:
+    """Return the certificates as texts of the code, because a board has no files, and the calls that use them."""
+    if not target.tls:
+        return {"certificates": "", "tls": ""}
+    texts = {"CA": target.ca_text or "the certificate of the broker's authority, in PEM\n"}
+    calls = {"CA": "setCACert"}
+    if target.cert_file:
+        texts |= {"CERTIFICATE": "the board's certificate, in PEM\n", "KEY": "its private key, in PEM\n"}
+        calls |= {"CERTIFICATE": "setCertificate", "KEY": "setPrivateKey"}
+    return {
+        "certificates": "".join(f'const char {name}[] = R"(\n{text})";\n' for name, text in texts.items()),
+        "tls": "".join(f"  net.{call}({name});\n" for name, call in calls.items()),
+    }
 
 
 def _fill(text: str, target: PublishTarget, topics: Mapping[str, str], *, comment: str = "#", **more: str) -> str:
@@ -108,7 +142,7 @@ _PYTHON: Final = """\
 ${where}import json
 import os
 import secrets
-import time
+${ssl}import time
 
 import paho.mqtt.client as mqtt
 
@@ -144,7 +178,7 @@ client.loop_stop()
 """
 
 _MOSQUITTO: Final = """\
-${where}# A new number for each start; boot and seq identify a message, so that it is not stored twice.
+${where}${authority}# A new number for each start; boot and seq identify a message, so that it is not stored twice.
 boot=$$(od -An -N6 -tu8 /dev/urandom | tr -d ' ')
 mosquitto_pub $options -q 1 \\
   -t $topic \\
@@ -160,7 +194,7 @@ ${where}${local}#include <MQTT.h>
 #include <WiFiClientSecure.h>
 
 #define MQTT_PASSWORD $secret
-$net net;
+${certificates}$net net;
 MQTTClient client(512);
 unsigned long long boot = 0, seq = 0;  // together they identify a message, so that it is not stored twice
 
@@ -177,7 +211,7 @@ void setup() {
   while (WiFi.status() != WL_CONNECTED) delay(500);
   // A new number for each start. It is random (truly random once the radio is on), because a counter in flash can be erased.
   boot = (unsigned long long)(esp_random() & 0x1FFFFF) << 32 | esp_random();
-  client.begin($host, $port, net);
+${tls}  client.begin($host, $port, net);
   client.onMessage(rejected);
   connect();
 }

@@ -1,4 +1,4 @@
-"""`tidegate device simulate | snippet | watch | add`: tools for developers of devices."""
+"""`tidegate device simulate | snippet | watch | add | login`: tools for developers of devices."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -10,7 +10,9 @@ from deploy.commands.options import Data, Json, OptionalConfig, show_json
 
 __all__ = ["register"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Devices: simulate, print code, watch, register.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="Devices: simulate, print code, watch, register, log in."
+)
 
 
 def register(parent: typer.Typer) -> None:
@@ -83,6 +85,9 @@ def snippet(
             "--with-password", help="Put the password into the code; without it the code reads MQTT_PASSWORD."
         ),
     ] = False,
+    own_login: Annotated[
+        bool, typer.Option("--login", help="Use the device's own login, which `device login ID` creates.")
+    ] = False,
     config: OptionalConfig = None,
     data: Data = None,
     as_json: Json = False,
@@ -92,7 +97,11 @@ def snippet(
     from deploy.snippets import check_device, render_snippet
 
     check_device(device)
-    text = render_snippet(language, device, locate_target(config, data, with_password=with_password))
+    target = locate_target(config, data, with_password=with_password and not own_login)
+    if own_login:
+        where = f"The password that `tidegate device login {device}` printed: export MQTT_PASSWORD=..."
+        target = target._replace(username=device, password=None, where=where)
+    text = render_snippet(language, device, target)
     if as_json:
         show_json({"language": language, "device": device, "text": text})
     else:
@@ -166,3 +175,43 @@ def add(
         show_json({"device": device, "added": added, "registry": registry})
     else:
         typer.echo(f"{device} {'added to' if added else 'is already registered like this in'} {registry}.", err=True)
+
+
+@app.command()
+def login(
+    device: Annotated[str, typer.Argument(metavar="ID", help="Device id; it is also the user name.")],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--topic", help="Topic filter that the device may publish too, such as shellies/ID/#; repeatable."
+        ),
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the login and end its connections.")] = False,
+    data: Data = None,
+    as_json: Json = False,
+) -> None:
+    """Give a device a login of its own at the embedded broker, and print its password.
+
+    The login may publish on tidegate/v1/ID/# and read tidegate/receipts/ID. It works at once. The password is printed once and
+    kept only as a hash. Run the command again for a new password.
+    """
+    from deploy.local.device_logins import remove_login, set_login
+    from deploy.local.locate_settings import locate_settings
+    from deploy.local.runfile import require_run
+    from deploy.settings import data_dir
+
+    mqtt, folder = locate_settings(None, data, needs_run=True).mqtt, data_dir(data)
+    run, topics = require_run(folder), tuple(topic or ())
+    if remove:
+        removed = remove_login(mqtt, folder, run, device)
+        if as_json:
+            show_json({"device": device, "removed": removed})
+        else:
+            typer.echo(f"{device} {'has no login any more' if removed else 'had no login'}.", err=True)
+        return
+    password = set_login(mqtt, folder, run, device, topics)
+    if as_json:
+        show_json({"device": device, "username": device, "password": password, "topics": list(topics)})
+        return
+    typer.echo(f"Password of user {device}, shown only once:", err=True)
+    typer.echo(password)

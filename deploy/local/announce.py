@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from deploy.command_line import commands_for_data
+from deploy.local.embedded_settings import EmbeddedSettings
 from deploy.local.monitor_client import page_address, page_token
 from deploy.settings import Settings
 from monitoring.addresses import reached_at
@@ -24,7 +25,7 @@ def metrics_urls(settings: Settings) -> dict[str, str]:
 
 def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> dict[str, Any]:
     """Return what a person needs, as data. Most devices speak MQTT 3.1.1, so its port comes first."""
-    mqtt, monitoring = settings.mqtt, settings.monitoring
+    mqtt, monitoring, embedded = settings.mqtt.with_login("devices"), settings.monitoring, settings.embedded
     line = commands_for_data(data, is_default=data == Path("tidegate-data").absolute())
     name, where = line.name, f" {line.where}" if line.where else ""
     return {
@@ -38,6 +39,8 @@ def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> di
             "username": mqtt.username,
             "password": mqtt.password.get_secret_value() if mqtt.password else None,
             "topic": "tidegate/v1/<device>/readings",
+            "network_url": _network_url(embedded, ports),
+            "ca_file": embedded.mqtt_ca_file,
         },
         "tables": settings.lake.root,
         "metrics": metrics_urls(settings),
@@ -49,6 +52,14 @@ def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> di
     }
 
 
+def _network_url(embedded: EmbeddedSettings, ports: Mapping[str, int]) -> str | None:
+    """Return the address for other machines; None if only this one reaches the broker."""
+    if not embedded.serves_network:
+        return None
+    scheme, port = ("mqtts", ports["mqtt_tls"]) if "mqtt_tls" in ports else ("mqtt", ports["mqtt"])
+    return f"{scheme}://{embedded.mqtt_name}:{port}"
+
+
 def render_announcement(told: Mapping[str, Any], *, as_json: bool, ready: bool = True) -> str:
     """Render the announcement in lines, or as JSON; the page comes first, because it shows all the rest."""
     if as_json:
@@ -58,6 +69,7 @@ def render_announcement(told: Mapping[str, Any], *, as_json: bool, ready: bool =
     lines = [
         f"Page     {told['page']}",
         f"MQTT     {mqtt['url']}{version_5}  user {mqtt['username']}  password {mqtt['password']}",
+        *([f"Devices  {mqtt['network_url']}  from other machines"] if mqtt["network_url"] else []),
         f"Tables   {told['tables']}",
         f"Metrics  {'  '.join(told['metrics'].values())}",
         *([f"Alerts   {told['prometheus']}/alerts"] if told["prometheus"] else []),

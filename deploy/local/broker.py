@@ -1,28 +1,26 @@
 """The embedded MQTT broker: mosquitto if this machine has it, else iotcore from the Python environment.
 
 Both run as own processes on loopback, require a password, and support MQTT 3.1.1 and 5, QoS 0, 1 and 2, and persistent
-sessions. Only mosquitto keeps its queue if the broker itself is killed.
+sessions. Only mosquitto keeps its queue if the broker itself is killed, has an access list, and may serve other machines.
 """
 
-import base64
-import hashlib
 import json
 import os
 import pwd
-import secrets
 import shutil
-import socket
 import ssl
-import struct
 import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
+from deploy.local.broker_answer import connect_accepted
+from deploy.local.broker_rights import ITERATIONS, Rights, find_plugin, password_hash, security_file
+from deploy.settings_file import write_private
 from ingest.contract.errors import ConfigError, UnavailableError
 
 __all__ = [
@@ -30,8 +28,8 @@ __all__ = [
     "EmbeddedBroker",
     "Iotcore",
     "Mosquitto",
+    "NetworkListener",
     "choose_broker",
-    "connect_accepted",
     "find_broker",
     "find_mosquitto",
     "make_broker",
@@ -42,9 +40,7 @@ BrokerKind = Literal["mosquitto", "iotcore"]
 MEGABYTE = 1024 * 1024
 ANSWER_HOLDS_SECONDS = 15.0
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/usr/local/bin:/usr/bin:/opt/homebrew/sbin"
-# The iteration count of mosquitto_passwd 2.0. The file has salted hashes of random passwords, and only one user can read it.
-ITERATIONS = 101
-SALT_BYTES = 12
+RIGHTS_FILE = "rights.json"
 
 
 def find_mosquitto() -> Path | None:
@@ -72,6 +68,15 @@ def choose_broker(wish: Literal["auto", "mosquitto", "iotcore"]) -> BrokerKind:
     return find_broker() if wish == "auto" else wish
 
 
+@dataclass(frozen=True)
+class NetworkListener:
+    """A listener for other machines: with TLS if it has `files`, the PEM files of certificate and key."""
+
+    host: str
+    port: int
+    files: tuple[str, str] | None = None
+
+
 class EmbeddedBroker(ABC):
     """One broker with its own folder.
 
@@ -79,12 +84,12 @@ class EmbeddedBroker(ABC):
         port: port of MQTT 3.1.1.
         port_v5: port of MQTT 5; the same as `port` if one listener serves both.
         durable: True if accepted messages survive a kill of the broker.
-        warnings: sentences that `status` shows while this broker runs.
+        has_access_list: whether `rights` apply. Without it each user may publish and read everything.
     """
 
     kind: ClassVar[BrokerKind]
     durable: ClassVar[bool]
-    warnings: ClassVar[list[str]]
+    has_access_list: bool = False
 
     def __init__(
         self,
@@ -92,8 +97,10 @@ class EmbeddedBroker(ABC):
         port: int,
         *,
         users: Mapping[str, str],
+        rights: Mapping[str, Rights] | None = None,
         port_v5: int | None = None,
         host: str = "127.0.0.1",
+        network: NetworkListener | None = None,
         window: int = 1000,
         max_packet_bytes: int = MEGABYTE,
         max_queued_messages: int = 1_000_000,
@@ -105,8 +112,10 @@ class EmbeddedBroker(ABC):
             folder: folder for configuration, password file and queue.
             port: port of MQTT 3.1.1, and of MQTT 5 if the broker has one listener for both.
             users: password of each user; all other users are rejected.
+            rights: topics of each user; None lets each of them publish and read everything.
             port_v5: port of MQTT 5 for a broker that needs a second listener.
             host: the address to listen on.
+            network: one more listener for other machines, on a broker that can have it.
             window: most messages in flight to one client; at least the gateway's window, which could not fill otherwise.
             max_packet_bytes: largest packet; the broker disconnects a client that sends a larger one.
             max_queued_messages: most messages kept per session whose client is away; the broker drops more.
@@ -116,7 +125,7 @@ class EmbeddedBroker(ABC):
             _check_user(name, password)
         self.folder = folder.resolve()
         self.host, self.port, self.port_v5 = host, port, self._second_port(port, port_v5)
-        self._users = dict(users)
+        self._users, self._rights, self._network = dict(users), rights, network
         self._window, self._max_packet_bytes = window, max_packet_bytes
         self._max_queued_messages, self._max_queued_bytes = max_queued_messages, max_queued_bytes
         self._answered = 0.0
@@ -126,10 +135,12 @@ class EmbeddedBroker(ABC):
         self.folder.mkdir(parents=True, exist_ok=True)
         self._answered = 0.0
         for name, text in self._files().items():
-            path = self.folder / name
-            path.touch(mode=0o600)
-            path.chmod(0o600)
-            path.write_text(text, encoding="utf-8")
+            write_private(self.folder / name, text)
+
+    @property
+    @abstractmethod
+    def warnings(self) -> list[str]:
+        """Sentences that `status` shows while this broker runs."""
 
     @abstractmethod
     def command(self) -> list[str]:
@@ -186,7 +197,23 @@ class Mosquitto(EmbeddedBroker):
 
     kind = "mosquitto"
     durable = True
-    warnings: ClassVar[list[str]] = []
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """See `EmbeddedBroker.__init__`."""
+        super().__init__(*arguments, **options)
+        executable = find_mosquitto() if self._rights is not None else None
+        self._plugin = find_plugin(executable) if executable is not None else None
+        self.has_access_list = self._plugin is not None
+
+    @property
+    def warnings(self) -> list[str]:
+        """See `EmbeddedBroker.warnings`."""
+        if self._rights is None or self.has_access_list:
+            return []
+        return [
+            "This mosquitto has no plugin mosquitto_dynamic_security, so there is no access list: each user may publish and "
+            "read everything, also receipts of other devices. Install a mosquitto with this plugin."
+        ]
 
     def command(self) -> list[str]:
         """See `EmbeddedBroker.command`."""
@@ -202,16 +229,26 @@ class Mosquitto(EmbeddedBroker):
         return self.folder / "mosquitto.db"
 
     def _files(self) -> dict[str, str]:
-        lines = [password_line(name, password) for name, password in self._users.items()]
-        return {"mosquitto.conf": self._configuration(), "passwords": "".join(lines)}
+        files = {"mosquitto.conf": self._configuration()}
+        if self._rights is not None and self.has_access_list:
+            # The plugin writes its file too: it holds the logins of devices, which stay.
+            file = self.folder / RIGHTS_FILE
+            earlier = file.read_text("utf-8", "replace") if file.exists() else ""
+            return {**files, RIGHTS_FILE: security_file(self._users, self._rights, earlier)}
+        return {**files, "passwords": "".join(password_line(name, secret) for name, secret in self._users.items())}
 
     def _entrance(self) -> list[str]:
-        """Return the configuration's lines for the listener and its users."""
-        return [
-            f"listener {self.port} {self.host}",
-            "allow_anonymous false",
-            f"password_file {self.folder}/passwords",
-        ]
+        """Return the configuration's lines for the listeners and their users."""
+        network, lines = self._network, [f"listener {self.port} {self.host}"]
+        if network is not None:
+            lines.append(f"listener {network.port} {network.host}")
+            if network.files is not None:
+                certificate, key = network.files
+                lines += [f"certfile {certificate}", f"keyfile {key}", "tls_version tlsv1.2"]
+        lines.append("allow_anonymous false")
+        if self.has_access_list:
+            return [*lines, f"plugin {self._plugin}", f"plugin_opt_config_file {self.folder}/{RIGHTS_FILE}"]
+        return [*lines, f"password_file {self.folder}/passwords"]
 
     def _configuration(self) -> str:
         # Limits are explicit and never 0: 0 means "no limit" for some of them and the small default for others.
@@ -245,12 +282,21 @@ class Iotcore(EmbeddedBroker):
 
     kind = "iotcore"
     durable = False
-    warnings: ClassVar[list[str]] = [
-        "The broker iotcore keeps its queue in memory. If the broker is killed while the gateway is away, the waiting messages "
-        "are lost. Install mosquitto to keep them."
-    ]
     # rumqttd keeps a log per subscription filter, in segments, and drops whole segments, the oldest first.
     _SEGMENT_BYTES: ClassVar[int] = 8 * MEGABYTE
+
+    @property
+    def warnings(self) -> list[str]:
+        """See `EmbeddedBroker.warnings`."""
+        queue = (
+            "The broker iotcore keeps its queue in memory. If the broker is killed while the gateway is away, the waiting "
+            "messages are lost. Install mosquitto to keep them."
+        )
+        access = (
+            "The broker iotcore has no access list: each user may publish and read everything, also receipts of other devices. "
+            "Install mosquitto for an access list."
+        )
+        return [queue] if self._rights is None else [queue, access]
 
     def command(self) -> list[str]:
         """See `EmbeddedBroker.command`."""
@@ -288,13 +334,15 @@ def make_broker(
     port: int,
     *,
     users: Mapping[str, str],
+    rights: Mapping[str, Rights] | None = None,
     port_v5: int | None = None,
     host: str = "127.0.0.1",
+    network: NetworkListener | None = None,
     **limits: int,
 ) -> EmbeddedBroker:
     """Make a broker of that kind; `limits` are those of `EmbeddedBroker`."""
     made: type[EmbeddedBroker] = Mosquitto if kind == "mosquitto" else Iotcore
-    return made(folder, port, users=users, port_v5=port_v5, host=host, **limits)
+    return made(folder, port, users=users, rights=rights, port_v5=port_v5, host=host, network=network, **limits)
 
 
 def _check_user(name: str, password: str) -> None:
@@ -314,61 +362,5 @@ def _check_user(name: str, password: str) -> None:
 
 def password_line(name: str, password: str) -> str:
     """Return one line of mosquitto's password file: PBKDF2 with SHA-512."""
-    salt = os.urandom(SALT_BYTES)
-    hashed = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, ITERATIONS)
-    return f"{name}:$7${ITERATIONS}${base64.b64encode(salt).decode()}${base64.b64encode(hashed).decode()}\n"
-
-
-def connect_accepted(
-    host: str,
-    port: int,
-    *,
-    level: int,
-    name: str,
-    password: str,
-    timeout: float,
-    context: ssl.SSLContext | None = None,
-) -> bool:
-    """Return whether a broker accepts this user: CONNECT with a clean session, CONNACK, DISCONNECT.
-
-    Args:
-        host: host of the broker.
-        port: port of the listener.
-        level: 4 for MQTT 3.1.1, 5 for MQTT 5.
-        name: name of the user.
-        password: password of the user.
-        timeout: seconds for each step.
-        context: TLS context; None without TLS.
-    """
-    properties = b"\0" if level == 5 else b""
-    # Use a new client id each time. rumqttd 0.20 (in iotcore 0.4) keeps the id of a client that left before its CONNACK, as
-    # after a timeout here. If the id comes again, its listener accepts no client any more.
-    client_id = f"tidegate-probe-{secrets.token_hex(8)}"
-    payload = _text(client_id) + _text(name) + _text(password)
-    # Flags: user name, password, clean session; keep-alive 10 s.
-    body = _text("MQTT") + struct.pack(">BBH", level, 0b1100_0010, 10) + properties + payload
-    try:
-        with ExitStack() as parts:
-            connection = parts.enter_context(socket.create_connection((host, port), timeout=timeout))
-            if context is not None:
-                connection = parts.enter_context(context.wrap_socket(connection, server_hostname=host))
-            connection.sendall(b"\x10" + _length(len(body)) + body)
-            answer = connection.recv(4)
-            connection.sendall(b"\xe0\x00")
-    except OSError:
-        return False
-    return len(answer) == 4 and answer[0] == 0x20 and answer[3] == 0
-
-
-def _text(value: str) -> bytes:
-    raw = value.encode()
-    return struct.pack(">H", len(raw)) + raw
-
-
-def _length(size: int) -> bytes:
-    out = b""
-    while True:
-        size, low = divmod(size, 128)
-        out += bytes([low | (128 if size else 0)])
-        if not size:
-            return out
+    salt, hashed = password_hash(password)
+    return f"{name}:$7${ITERATIONS}${salt}${hashed}\n"

@@ -1,8 +1,9 @@
 """Settings of the embedded run: the parts that `tidegate up` starts on this machine."""
 
-from typing import Literal
+import ipaddress
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 __all__ = ["EmbeddedSettings"]
 
@@ -26,6 +27,41 @@ class EmbeddedSettings(BaseModel):
         le=65535,
         description="Port for MQTT 5 on a broker that needs a separate port for it. If it is taken, the run uses the next "
         "free port.",
+    )
+    mqtt_listen: str = Field(
+        "127.0.0.1",
+        min_length=1,
+        description="Address on which devices reach the MQTT broker. 0.0.0.0 lets other machines in: this needs mosquitto, and "
+        "mqtt_cert_file with mqtt_key_file for TLS on mqtt_tls_port.",
+    )
+    mqtt_tls_port: int = Field(
+        8883,
+        ge=1,
+        le=65535,
+        description="Port of the MQTT broker with TLS, if mqtt_cert_file is set. If it is taken, the run uses the next free "
+        "port.",
+    )
+    mqtt_cert_file: str | None = Field(
+        None,
+        description="PEM file with the broker's certificate, and those of authorities between it and mqtt_ca_file.",
+    )
+    mqtt_key_file: str | None = Field(
+        None, description="PEM file with the private key of mqtt_cert_file, without a password."
+    )
+    mqtt_ca_file: str | None = Field(
+        None,
+        description="PEM file with the certificate of the authority that signed mqtt_cert_file, for devices: `tidegate device "
+        "snippet` prints it. Default: devices trust the authorities of their system.",
+    )
+    mqtt_name: str | None = Field(
+        None,
+        description="Name or address of this machine for devices, as in mqtt_cert_file. Default: mqtt_listen, or the host name "
+        "if mqtt_listen is 0.0.0.0 or ::.",
+    )
+    mqtt_allow_plaintext: bool = Field(
+        False,
+        description="Let other machines reach the broker without TLS: passwords and readings then cross the network "
+        "unencrypted.",
     )
     kafka_port: int = Field(
         9092, ge=1, le=65535, description="Port of Kafka. If it is taken, the run uses the next free port."
@@ -90,3 +126,35 @@ class EmbeddedSettings(BaseModel):
         ge=64 * 1024,
         description="Size in bytes at which a part's log is moved to LOG.1, which replaces the previous LOG.1.",
     )
+
+    @property
+    def serves_network(self) -> bool:
+        """Return whether other machines reach the broker."""
+        return not _is_loopback(self.mqtt_listen)
+
+    @model_validator(mode="after")
+    def _check_network(self) -> Self:
+        if (self.mqtt_cert_file is None) != (self.mqtt_key_file is None):
+            given, missing = ("mqtt_key_file", "mqtt_cert_file")[:: 1 if self.mqtt_cert_file is None else -1]
+            message = f"{given} is set and {missing} is not: set both for TLS, or none of them"
+        elif self.serves_network and self.mqtt_cert_file is None and not self.mqtt_allow_plaintext:
+            message = (
+                f"mqtt_listen = {self.mqtt_listen!r} lets other machines reach the broker without TLS: set mqtt_cert_file and "
+                "mqtt_key_file, or set mqtt_allow_plaintext = true to send passwords and readings unencrypted"
+            )
+        elif self.mqtt_cert_file is not None and self.mqtt_allow_plaintext:
+            message = "mqtt_cert_file and mqtt_allow_plaintext exclude each other: remove one of them"
+        elif self.broker == "iotcore" and (self.serves_network or self.mqtt_cert_file is not None):
+            message = (
+                "broker is iotcore, which serves this machine only and without TLS: set broker to mosquitto or auto"
+            )
+        else:
+            return self
+        raise ValueError(message)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["locate_kafka", "locate_settings", "locate_target"]
 
+MOST_CA_LETTERS = 16 * 1024
+
 
 def locate_settings(config: Path | None, data: Path | None, *, needs_run: bool) -> Settings:
     """The settings to work with.
@@ -72,12 +74,36 @@ def locate_target(config: Path | None, data: Path | None, *, with_password: bool
     """
     from deploy.snippets import PublishTarget
 
-    mqtt = locate_settings(config, data, needs_run=config is None).mqtt
-    port, where = mqtt.port, "The password of this broker: export MQTT_PASSWORD=..."
-    if config is None:
-        folder = data_dir(data)
-        run = require_run(folder)
-        port = run.ports["mqtt"]
-        where = f"MQTT_PASSWORD is in {folder / run.credentials}; --with-password prints it here."
+    settings = locate_settings(config, data, needs_run=config is None)
+    mqtt = settings.mqtt.with_login("devices")
     password = mqtt.password.get_secret_value() if mqtt.password is not None and with_password else None
-    return PublishTarget(mqtt.host, port, mqtt.username, password, mqtt.tls, mqtt.ca_file, where)
+    target = PublishTarget(
+        mqtt.host, mqtt.port, mqtt.username, password, tls=mqtt.tls, ca_file=mqtt.ca_file, cert_file=mqtt.cert_file,
+        key_file=mqtt.key_file, where="The password of this broker: export MQTT_PASSWORD=...",
+    )  # fmt: skip
+    if config is None:
+        folder, embedded = data_dir(data), settings.embedded
+        run = require_run(folder)
+        where = f"MQTT_PASSWORD is in {folder / run.credentials}; --with-password prints it here."
+        target = target._replace(port=run.ports["mqtt"], where=where)
+        if embedded.serves_network:
+            target = target._replace(host=embedded.mqtt_name or embedded.mqtt_listen)
+        if embedded.serves_network and "mqtt_tls" in run.ports:
+            target = target._replace(port=run.ports["mqtt_tls"], tls=True, ca_file=embedded.mqtt_ca_file)
+    return target._replace(ca_text=_certificates(target.ca_file))
+
+
+def _certificates(ca_file: str | None) -> str:
+    """Return the text of a file of authorities, for devices on other machines; empty without one, and for a large bundle.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if ca_file is None:
+        return ""
+    try:
+        text = Path(ca_file).read_text("ascii").strip() + "\n"
+        return text if len(text) <= MOST_CA_LETTERS else ""
+    except (OSError, ValueError) as error:
+        msg = f"{ca_file} cannot be read ({error}). Set mqtt.ca_file or embedded.mqtt_ca_file to a PEM file."
+        raise ConfigError(msg) from error

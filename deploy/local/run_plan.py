@@ -3,8 +3,6 @@
 The specification of a part says how to start it, and how to see that it is ready or hangs.
 """
 
-import json
-import secrets
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,13 +11,15 @@ from typing import Any, Final
 
 from deploy.local import artifacts
 from deploy.local.announce import metrics_urls
-from deploy.local.broker import EmbeddedBroker, choose_broker, make_broker
+from deploy.local.broker import EmbeddedBroker
 from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka
 from deploy.local.monitor_client import PAGE_TOKEN, make_page_token, page_address
 from deploy.local.part import PartSpec
 from deploy.local.ports import PortClaims, choose_port
 from deploy.local.prometheus_servers import WATCHERS, Watcher, make_watchers, watcher_obstacle
+from deploy.local.run_broker import make_run_broker, name_for_devices, notes_of_broker
+from deploy.local.run_logins import DEVICES_USER, RunLogins, load_logins
 from deploy.local.runfile import RunFile
 from deploy.settings import Settings, load_settings
 from deploy.settings_file import to_toml, write_private
@@ -69,28 +69,22 @@ def make_plan(
     """Choose ports and credentials, write config.toml and run.json, and specify each part.
 
     Raises:
-        TidegateError: Java or a broker is missing, or no port is free.
+        TidegateError: Java or a broker is missing, no port is free, or the broker cannot serve other machines as it should.
     """
     remarks: list[str] = []
     # A Prometheus that the person names is used instead of an embedded one.
     ours = prometheus and settings.monitoring.prometheus_url is None
     watchers = [name for name in WATCHERS if ours and watcher_obstacle(name) is None]
     run.ports = choose_ports(settings, port_offset, claims, remarks, watchers)
-    username, password = _credentials(data / run.credentials)
-    broker = make_broker(
-        choose_broker(settings.embedded.broker),
-        data / "mqtt",
-        run.ports["mqtt"],
-        users={username: password},
-        port_v5=run.ports["mqtt_v5"],
-        window=settings.gateway.window_messages,
-    )
-    run.ports["mqtt_v5"] = broker.port_v5
+    has_session = (data / "mqtt" / "mosquitto.db").exists()
+    logins = load_logins(data / run.credentials, settings.mqtt, has_session=has_session)
+    broker = make_run_broker(settings, data / "mqtt", run.ports, logins)
+    run.ports["mqtt_v5"], run.has_access_list = broker.port_v5, broker.has_access_list
     for folder in ("profiles", "decoders"):
         (data / folder).mkdir(exist_ok=True)
     (data / "devices.jsonl").touch()
     make_page_token(data)
-    effective = embedded_settings(settings, data, run.ports, username=username, password=password)
+    effective = embedded_settings(settings, data, run.ports, logins)
     write_private(data / run.config, to_toml(effective))
     run.write(data)
     kafka = EmbeddedKafka(
@@ -110,7 +104,7 @@ def make_plan(
             *(_watcher_spec(watcher) for watcher in make_watchers(effective, data, run.ports)),
         ],
         remarks=remarks,
-        notes=[{"part": "broker", "text": text} for text in broker.warnings] + _notes_of_agents(),
+        notes=[*notes_of_broker(broker, logins, settings.embedded), *_notes_of_agents()],
     )
 
 
@@ -120,8 +114,9 @@ def choose_ports(
     """Return a port for each listener of the run; `remarks` gets a sentence for each port that is not the preferred one."""
     embedded, monitoring = settings.embedded, settings.monitoring
     wishes = {
-        "mqtt": (embedded.mqtt_port, HOST),
+        "mqtt": (embedded.mqtt_port, embedded.mqtt_listen if embedded.mqtt_allow_plaintext else HOST),
         "mqtt_v5": (embedded.mqtt_v5_port, HOST),
+        **({"mqtt_tls": (embedded.mqtt_tls_port, embedded.mqtt_listen)} if embedded.mqtt_cert_file else {}),
         "kafka": (embedded.kafka_port, HOST),
         "kafka_controller": (embedded.kafka_controller_port, HOST),
         "page": (monitoring.page_port, monitoring.host),
@@ -157,22 +152,12 @@ def _notes_of_agents() -> list[dict[str, str]]:
     return [{"part": "kafka", "text": text}]
 
 
-def _credentials(file: Path) -> tuple[str, str]:
-    """Return user name and password. They are made once per data folder, so that devices keep working over restarts."""
-    if not file.exists():
-        write_private(file, json.dumps({"username": "tidegate", "password": secrets.token_urlsafe(18)}) + "\n")
-    found: dict[str, str] = json.loads(file.read_text("utf-8"))
-    return found["username"], found["password"]
-
-
 def _place(given: str | None, default: Path) -> Path:
     """Return the place that a person names, relative to the working directory, or else the default in the run's folder."""
     return default if given is None else Path(given).absolute()
 
 
-def embedded_settings(
-    settings: Settings, data: Path, ports: dict[str, int], *, username: str, password: str
-) -> Settings:
+def embedded_settings(settings: Settings, data: Path, ports: dict[str, int], logins: RunLogins) -> Settings:
     """Return the person's settings, completed and overridden by what the embedded run decides."""
     embedded = settings.embedded
     mqtt_port = ports["mqtt_v5" if settings.mqtt.protocol == "5" else "mqtt"]
@@ -180,11 +165,16 @@ def embedded_settings(
         "mqtt": {
             "host": HOST,
             "port": mqtt_port,
-            "username": username,
-            "password": password,
+            **logins.login("gateway"),
+            **dict.fromkeys(("ca_file", "cert_file", "key_file", "key_password")),
             "tls": False,
+            "client_id": logins.client_id,
+            "canary": logins.login("canary"),
+            "monitor": logins.login("monitor"),
+            "devices": logins.login(DEVICES_USER),
             "session_file": str(data / "gateway-session.json"),
         },
+        "embedded": {"mqtt_name": name_for_devices(embedded)},
         "kafka": {
             "bootstrap_servers": f"{HOST}:{ports['kafka']}",
             "security_protocol": "PLAINTEXT",

@@ -32,6 +32,8 @@ class RunFile:
     parts: dict[str, int | None] = field(default_factory=dict)
     config: str = "config.toml"
     credentials: str = "credentials.json"
+    has_access_list: bool = False
+    """Whether the broker has users with rights of their own, so that `device login` can add some."""
     recovers: list[str] = field(default_factory=list)
     """Ids of killed runs that this one clears up after, until it has."""
 

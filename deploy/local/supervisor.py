@@ -23,6 +23,7 @@ from deploy.local.part import Part, PartSpec
 from deploy.local.runfile import RunFile
 from deploy.settings import child_environment
 from deploy.settings_file import write_private
+from gateway.mqtt.session_text import shown_client_id
 from gateway.safe_text import show_text
 
 __all__ = ["Supervisor", "broker_alerts", "part_alerts"]
@@ -243,6 +244,7 @@ def _is_recent(stamp: str, now: float) -> bool:
 
 
 def _named(clients: Counter[str]) -> str:
-    names = [f"{show_text(name)} ({times} times)" for name, times in clients.most_common(_SHOWN_CLIENTS)]
+    shown = clients.most_common(_SHOWN_CLIENTS)
+    names = [f"{show_text(shown_client_id(name))} ({times} times)" for name, times in shown]
     more = len(clients) - len(names)
     return ", ".join(names) + (f" and {more} more" if more else "")

@@ -10,6 +10,7 @@ import pytest
 
 from deploy.local.ports import choose_port
 from deploy.local.prometheus_servers import WATCHERS, Watcher, make_watchers, watcher_obstacle
+from deploy.local.run_logins import RunLogins
 from deploy.local.run_plan import embedded_settings
 from deploy.settings import load_settings
 from monitoring.scrape import OPENER
@@ -34,7 +35,8 @@ def watchers(tmp_path: Path) -> list[Watcher]:
         if obstacle := watcher_obstacle(name):
             pytest.skip(obstacle)
     ports = {name: choose_port(0)[0] for name in (*PARTS, *WATCHERS)}
-    settings = embedded_settings(load_settings(environ={}), tmp_path, ports, username="tidegate", password="x")
+    logins = RunLogins(dict.fromkeys(("gateway", "canary", "monitor", "tidegate"), "x"), client_id="gate")
+    settings = embedded_settings(load_settings(environ={}), tmp_path, ports, logins)
     return make_watchers(settings, tmp_path, ports)
 
 

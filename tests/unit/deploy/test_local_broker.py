@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local import broker
+from deploy.local.broker_answer import connect_accepted
 from ingest.contract.errors import ConfigError, UnavailableError
 from monitoring.alerts.catalog_flow import HALF_QUEUE_BYTES, HALF_QUEUE_MESSAGES
 
@@ -108,7 +109,7 @@ def test_only_an_accepting_answer_counts(answer: bytes, accepted: bool) -> None:
         thread = threading.Thread(target=serve)
         thread.start()
         port = server.getsockname()[1]
-        said = broker.connect_accepted("127.0.0.1", port, level=4, name="a", password="b" * 300, timeout=5)
+        said = connect_accepted("127.0.0.1", port, level=4, name="a", password="b" * 300, timeout=5)
         thread.join()
     assert said is accepted
 
@@ -128,7 +129,7 @@ def test_no_look_at_a_broker_uses_the_client_id_of_an_earlier_one() -> None:
         thread.start()
         for _ in range(2):
             port = server.getsockname()[1]
-            assert not broker.connect_accepted("127.0.0.1", port, level=4, name="a", password="b", timeout=5)
+            assert not connect_accepted("127.0.0.1", port, level=4, name="a", password="b", timeout=5)
         thread.join()
     assert len(packets[0]) == len(packets[1]) > 20
     assert packets[0] != packets[1]
@@ -137,4 +138,4 @@ def test_no_look_at_a_broker_uses_the_client_id_of_an_earlier_one() -> None:
 def test_nobody_on_the_port_is_not_ready() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    assert not broker.connect_accepted("127.0.0.1", port, level=5, name="a", password="b", timeout=5)
+    assert not connect_accepted("127.0.0.1", port, level=5, name="a", password="b", timeout=5)

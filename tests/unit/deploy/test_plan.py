@@ -13,8 +13,9 @@ from deploy.local.locate_settings import locate_settings
 from deploy.local.monitor_client import make_page_token, page_address, page_token
 from deploy.local.ports import PortClaims
 from deploy.local.prometheus_servers import FLAGS, make_watchers, watcher_obstacle
+from deploy.local.run_logins import RunLogins
 from deploy.local.run_plan import choose_ports, embedded_settings
-from deploy.settings import Settings, load_settings
+from deploy.settings import Settings, load_settings, masked_settings
 from deploy.settings_file import to_toml, write_private
 from gateway.decoders.mapping.settings import MappingSettings
 from gateway.routes import shipped_mappings
@@ -24,12 +25,16 @@ PORTS = {
     "mqtt": 1, "mqtt_v5": 2, "kafka": 3, "kafka_controller": 4, "gateway": 5, "stream": 6, "canary": 7, "page": 8,
     "kafka_jmx": 9, "spark_jmx": 10,
 }  # fmt: skip
+LOGINS = RunLogins(
+    {"gateway": "g-secret", "canary": "c-secret", "monitor": "m-secret", "tidegate": "hunter2"},
+    client_id=f"tidegate-gateway-{'s3' * 16}",
+)
 WATCHED = {**PORTS, "prometheus": 11, "alertmanager": 12}
 
 
 def embedded(tmp_path: Path, ports: dict[str, int] = PORTS, **overrides: object) -> Settings:
     person = load_settings(environ={}, overrides={"mqtt.subscriptions": ["#", "$aws/#"], **overrides})
-    return embedded_settings(person, tmp_path, ports, username="tidegate", password="hunter2")
+    return embedded_settings(person, tmp_path, ports, LOGINS)
 
 
 def test_the_run_decides_addresses_and_places_and_keeps_the_rest(tmp_path: Path) -> None:
@@ -41,6 +46,20 @@ def test_the_run_decides_addresses_and_places_and_keeps_the_rest(tmp_path: Path)
     assert settings.mqtt.subscriptions == ("#", "$aws/#")
     assert settings.routes[0].zone == "Europe/Berlin"
     assert embedded(tmp_path, **{"mqtt.protocol": "3.1.1"}).mqtt.port == 1
+
+
+def test_each_part_has_a_user_of_its_own_and_the_secrets_are_not_shown(tmp_path: Path) -> None:
+    settings = embedded(tmp_path, **{"mqtt.tls": True, "mqtt.ca_file": "/etc/ca.pem"})
+    users = {None: "gateway", "canary": "canary", "monitor": "monitor", "devices": "tidegate"}
+    for name, user in users.items():
+        mqtt = settings.mqtt if name is None else settings.mqtt.with_login(name)  # type: ignore[arg-type]
+        assert (mqtt.username, mqtt.tls, mqtt.ca_file) == (user, False, None)
+        assert mqtt.password is not None and mqtt.password.get_secret_value() == LOGINS.passwords[user]
+    (tmp_path / "config.toml").write_text(to_toml(settings), "utf-8")
+    assert load_settings(tmp_path / "config.toml", environ={}).mqtt == settings.mqtt
+    shown = f"{to_toml(settings, mask_secrets=True)}{masked_settings(settings)}{settings!r}"
+    for secret in (*LOGINS.passwords.values(), "s3s3"):
+        assert secret not in shown.replace(f"client_id='{settings.mqtt.client_id}'", "")
 
 
 def test_mappings_reach_the_parts_as_they_were_written(tmp_path: Path) -> None:

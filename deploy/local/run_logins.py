@@ -1,0 +1,68 @@
+"""Users of an embedded broker with their passwords, and the gateway's client id, made once per data folder."""
+
+import json
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.settings_file import write_private
+from gateway.gateway_settings import MqttSettings
+
+__all__ = ["DEVICES_USER", "RunLogins", "load_logins", "read_logins"]
+
+DEVICES_USER: Final = "tidegate"
+_OWN: Final = ("gateway", "canary", "monitor", "admin")
+_SECRET_BYTES: Final = 24
+
+
+@dataclass(frozen=True)
+class RunLogins:
+    """Users of a run.
+
+    Attributes:
+        passwords: password of each user; the gateway's is the first.
+        client_id: the gateway's at the broker. mosquitto lets each user take over the session of a client id, and deletes the
+            messages that this user may not read. So nobody else may know the id.
+        is_guessable: whether the id is the public one of an older version, whose session still has messages.
+    """
+
+    passwords: dict[str, str]
+    client_id: str
+    is_guessable: bool = False
+
+    def login(self, user: str) -> dict[str, str]:
+        """Return the settings of a user."""
+        return {"username": user, "password": self.passwords[user]}
+
+
+def load_logins(file: Path, mqtt: MqttSettings, *, has_session: bool) -> RunLogins:
+    """Return the users of a data folder; make those that are missing, so that devices keep working over restarts.
+
+    Args:
+        file: private file of the run, which older versions wrote with the devices' user only.
+        mqtt: settings of the person; a client id that they set stays.
+        has_session: whether the broker has sessions of an earlier run.
+    """
+    found: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
+    is_older = bool(found) and "client_id" not in found
+    known = {**found, "username": DEVICES_USER}
+    known.setdefault("password", secrets.token_urlsafe(18))
+    known["own"] = {name: secrets.token_urlsafe(18) for name in _OWN} | found.get("own", {})
+    public_id = str(MqttSettings.model_fields["client_id"].default)
+    keeps_session = is_older and has_session
+    if not keeps_session:
+        known.setdefault("client_id", f"{public_id}-{secrets.token_urlsafe(_SECRET_BYTES)}")
+    if known != found:
+        write_private(file, json.dumps(known) + "\n")
+    is_chosen = mqtt.client_id != public_id
+    client_id = mqtt.client_id if is_chosen else str(known.get("client_id", public_id))
+    own: dict[str, str] = known["own"]
+    passwords = {"gateway": own["gateway"], DEVICES_USER: str(known["password"]), **own}
+    return RunLogins(passwords, client_id, is_guessable=client_id == public_id)
+
+
+def read_logins(file: Path) -> dict[str, str]:
+    """Return the passwords of Tidegate's own users in a run's private file."""
+    own: dict[str, str] = json.loads(file.read_text("utf-8"))["own"]
+    return own
