@@ -134,6 +134,12 @@ def test_every_snippet_names_this_broker_and_both_topics_and_no_password() -> No
             "look there",
         ):
             assert part in text, (language, part)
+        assert "CERTIFICATE" not in text or language == "arduino"
+        signed = target._replace(ca_text="-----BEGIN CERTIFICATE-----\nabc\n", cert_file="/c.pem", key_file="/k.pem")
+        text = render_snippet(language, "attic", signed)
+        assert "-----BEGIN CERTIFICATE-----\nabc\n" in text
+        assert "/etc/ca.pem" not in text
+        assert ("setPrivateKey" if language == "arduino" else "/k.pem") in text
     assert "this machine only" not in render_snippet("arduino", "attic", target)
     assert "this machine only" in render_snippet("arduino", "attic", target._replace(host="127.0.0.1"))
     with pytest.raises(ConfigError, match="one segment"):

@@ -9,8 +9,8 @@ import typer
 from deploy.cli import app
 from deploy.command_line import TAKES_CONFIG, TAKES_DATA, CommandLine, commands_for_data
 
-EMBEDDED = {("route", "apply")}
-"""Changes an embedded run alone; the settings file is its argument."""
+EMBEDDED = {("route", "apply"), ("device", "login")}
+"""Commands that change an embedded run alone."""
 OTHERS = {"--data": {"cluster"}, "--config": {"up"}}
 """First words whose option means something else: the folder of a cluster, and the settings of a new embedded run."""
 DATA = CommandLine("./tidegate", "--data '/srv/a b'")
