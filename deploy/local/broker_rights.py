@@ -34,7 +34,7 @@ DEVICE_ROLE: Final = "device:"
 """Beginning of the name of a device's role; the rest is the device."""
 CONTROL: Final = "$CONTROL/dynamic-security/#"
 RECEIPTS: Final = "tidegate/receipts/#"
-# A rebirth request goes below the topic of its node, whatever stands before spBv1.0.
+# A rebirth request goes below the topic of its node, whatever comes before spBv1.0.
 _REBIRTHS: Final = tuple(f"{'+/' * levels}spBv1.0/+/NCMD/+" for levels in range(5))
 # The iteration count of mosquitto_passwd 2.0. The file has salted hashes of random passwords, and only one user can read it.
 ITERATIONS: Final = 101

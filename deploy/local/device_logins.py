@@ -4,7 +4,6 @@ The running broker takes and stores them at once, by messages of its plugin unde
 """
 
 import json
-import queue
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from deploy.local.broker_rights import DEVICE_ROLE, acl_entries, device_rights
 from deploy.local.run_logins import read_logins
 from deploy.local.runfile import RunFile
 from deploy.snippets import check_device
-from gateway.devtools.tool_client import ToolClient
+from gateway.devtools.broker_request import send_request
 from gateway.gateway_settings import MqttSettings
 from gateway.topic_filters import BadFilter, compile_filter
 from ingest.contract.errors import ConfigError, UnavailableError
@@ -24,7 +23,6 @@ from ingest.contract.errors import ConfigError, UnavailableError
 __all__ = ["check_login", "remove_login", "set_login"]
 
 _CONTROL: Final = "$CONTROL/dynamic-security/v1"
-_ANSWER_SECONDS: Final = 10.0
 _RESERVED: Final = frozenset({"gateway", "canary", "monitor", "admin", "tidegate", "tidegate-canary"})
 _EXISTS: Final = "already exists"
 _MISSING: Final = "not found"
@@ -105,39 +103,26 @@ def _order(admin: MqttSettings, commands: list[dict[str, Any]], *, harmless: str
     Raises:
         UnavailableError: the broker does not answer, or answers with another error.
     """
-    mark, answers, subscribed = secrets.token_hex(8), queue.Queue[dict[str, Any]](), queue.Queue[bool]()
-    client = ToolClient(admin, f"tidegate-admin-{mark}")
-    client.on_connect = lambda c, _data, _flags, reason, _more: (
-        subscribed.put(False) if reason.is_failure else c.subscribe(f"{_CONTROL}/response", qos=1)
-    )
-    client.on_subscribe = lambda _c, _data, _mid, reasons, _more: subscribed.put(not reasons[0].is_failure)
-    client.on_message = lambda _c, _data, message: answers.put(json.loads(message.payload))
-    client.begin()
+    mark = secrets.token_hex(8)
+    ours: list[dict[str, Any]] = []
+
+    def is_done(answer: bytes) -> bool:
+        # Each administrator gets all answers; the mark is in ours.
+        ours.extend(one for one in json.loads(answer)["responses"] if one.get("correlationData") == mark)
+        return len(ours) >= len(commands)
+
+    request = {"commands": [{**command, "correlationData": mark} for command in commands]}
     try:
-        if not subscribed.get(timeout=_ANSWER_SECONDS):
-            message = "the user admin is refused"
-            raise UnavailableError(_failed(admin, message))
-        marked = [{**command, "correlationData": mark} for command in commands]
-        client.publish(_CONTROL, json.dumps({"commands": marked}), qos=1)
-        errors = _errors(answers, mark, len(commands))
-    except queue.Empty as error:
-        raise UnavailableError(_failed(admin, client.fault or "no answer")) from error
-    finally:
-        client.disconnect()
-        client.loop_stop()
+        send_request(
+            admin, _CONTROL, json.dumps(request).encode(), answers_on=f"{_CONTROL}/response", is_done=is_done,
+            client_id=f"tidegate-admin-{mark}",
+        )  # fmt: skip
+    except UnavailableError as error:
+        raise UnavailableError(_failed(admin, str(error))) from error
+    errors = [str(one["error"]) for one in ours if "error" in one]
     if bad := next((text for text in errors if harmless not in text), None):
         raise UnavailableError(_failed(admin, bad))
     return bool(errors)
-
-
-def _errors(answers: "queue.Queue[dict[str, Any]]", mark: str, count: int) -> list[str]:
-    """Return the errors among `count` answers to these commands; other people's are passed over."""
-    errors: list[str] = []
-    while count:
-        ours = [one for one in answers.get(timeout=_ANSWER_SECONDS)["responses"] if one.get("correlationData") == mark]
-        errors += [str(one["error"]) for one in ours if "error" in one]
-        count -= len(ours)
-    return errors
 
 
 def _failed(admin: MqttSettings, why: str) -> str:

@@ -172,6 +172,8 @@ def make_folders(data: Path) -> None:
     """
     try:
         (data / "logs").mkdir(parents=True, exist_ok=True)
+        # mosquitto writes the client ids of all clients into its log, and the gateway's is a secret.
+        (data / "logs").chmod(0o700)
     except OSError as error:
         msg = f"{data} cannot be created ({error.strerror}). Name a writable folder with --data."
         raise UnavailableError(msg) from error

@@ -7,7 +7,6 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -63,8 +62,11 @@ def _context(presents: MqttLogin | None) -> ssl.SSLContext:
 def end_asker(settings: Settings) -> Callable[[str, int], float]:
     """Return `certificate_end` for the servers of the settings: only the MQTT broker gets the client certificate of `[mqtt]`."""
     mqtt = settings.mqtt.with_login("monitor")
-    to_broker = partial(certificate_end, presents=mqtt)
-    return lambda host, port: (to_broker if (host, port) == (mqtt.host, mqtt.port) else certificate_end)(host, port)
+
+    def end_of(host: str, port: int) -> float:
+        return certificate_end(host, port, presents=mqtt if (host, port) == (mqtt.host, mqtt.port) else None)
+
+    return end_of
 
 
 def not_after(der: bytes) -> float:
