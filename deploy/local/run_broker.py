@@ -3,13 +3,14 @@
 import socket
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from deploy.local.broker import EmbeddedBroker, NetworkListener, choose_broker, make_broker
-from deploy.local.broker_rights import rights_of_run
+from deploy.local.broker_rights import Rights, rights_of_run
 from deploy.local.embedded_settings import EmbeddedSettings
-from deploy.local.run_logins import RunLogins
+from deploy.local.run_logins import DEVICES_USER, RunLogins
 from deploy.settings import Settings
 from ingest.contract.errors import ConfigError, UnavailableError
 
@@ -41,7 +42,7 @@ def make_run_broker(settings: Settings, folder: Path, ports: Mapping[str, int], 
         folder,
         ports["mqtt"],
         users=logins.passwords,
-        rights=rights_of_run(settings),
+        rights=_rights(settings, logins),
         port_v5=ports["mqtt_v5"],
         host=embedded.mqtt_listen if takes_all else HOST,
         network=None if takes_all else _network_listener(embedded, ports, is_open=is_open),
@@ -54,6 +55,15 @@ def make_run_broker(settings: Settings, folder: Path, ports: Mapping[str, int], 
         )
         raise UnavailableError(message)
     return broker
+
+
+def _rights(settings: Settings, logins: RunLogins) -> dict[str, Rights]:
+    """Return the rights of the users; the devices' user reads all until the next start if the gateway's session is still its."""
+    rights = rights_of_run(settings)
+    if logins.inherits_session:
+        devices = rights[DEVICES_USER]
+        rights[DEVICES_USER] = replace(devices, read=(*devices.read, *rights["gateway"].read))
+    return rights
 
 
 def _network_listener(embedded: EmbeddedSettings, ports: Mapping[str, int], *, is_open: bool) -> NetworkListener | None:
@@ -88,6 +98,11 @@ def notes_of_broker(broker: EmbeddedBroker, logins: RunLogins, embedded: Embedde
         texts.append(
             "The gateway's client id is the public one of an older version, so each user of the broker could take over its "
             "session. Start a run in a new folder to get a secret id."
+        )
+    if logins.inherits_session:
+        texts.append(
+            "The gateway's session is from an older version, so the user tidegate may read all topics until the next start. "
+            "Restart the run when the gateway has connected."
         )
     if embedded.serves_network and embedded.mqtt_allow_plaintext:
         texts.append(

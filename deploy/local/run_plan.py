@@ -174,7 +174,10 @@ def embedded_settings(settings: Settings, data: Path, ports: dict[str, int], log
             "devices": logins.login(DEVICES_USER),
             "session_file": str(data / "gateway-session.json"),
         },
-        "embedded": {"mqtt_name": name_for_devices(embedded)},
+        "embedded": {
+            "mqtt_name": name_for_devices(embedded),
+            "mqtt_ca_file": embedded.mqtt_ca_file and str(Path(embedded.mqtt_ca_file).absolute()),
+        },
         "kafka": {
             "bootstrap_servers": f"{HOST}:{ports['kafka']}",
             "security_protocol": "PLAINTEXT",

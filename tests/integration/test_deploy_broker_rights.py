@@ -15,11 +15,12 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from deploy.local.broker import RIGHTS_FILE, find_mosquitto
+from deploy.cli import run as run_command
+from deploy.local.broker import RIGHTS_FILE, Mosquitto, find_mosquitto
 from deploy.local.broker_answer import connect_accepted
 from deploy.local.broker_rights import find_plugin
 from deploy.local.device_logins import remove_login, set_login
-from deploy.local.ports import choose_port
+from deploy.local.ports import choose_port, is_free
 from deploy.local.run_broker import make_run_broker
 from deploy.local.run_logins import load_logins
 from deploy.local.run_plan import embedded_settings
@@ -28,6 +29,7 @@ from deploy.settings import load_settings
 from deploy.settings_file import to_toml, write_private
 from deploy.snippets import PublishTarget, render_snippet
 from deploy.testbed.server_process import SingleServer
+from gateway.gateway_settings import MqttSettings
 from gateway.mqtt.broker_probe import BrokerProbe
 from gateway.mqtt.session import MqttSession
 from tests.support.authority import Authority
@@ -48,7 +50,8 @@ class Run:
         self.data, self.ports = data, {name: choose_port(0)[0] for name in names}
         self.ports["mqtt_v5"] = self.ports["mqtt"]
         person = load_settings(environ={}, overrides=overrides)
-        self.logins = load_logins(data / "credentials.json", person.mqtt, has_session=False)
+        has_session = (data / "mqtt" / "mosquitto.db").exists()
+        self.logins = load_logins(data / "credentials.json", person.mqtt, has_session=has_session)
         self.settings = embedded_settings(person, data, self.ports, self.logins)
         part = make_run_broker(self.settings, data / "mqtt", self.ports, self.logins)
         self.server = SingleServer(part, data / "broker.log")
@@ -125,7 +128,7 @@ def make_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
 
     def make(**overrides: object) -> Run:
         data = tmp_path / "data"
-        data.mkdir()
+        data.mkdir(exist_ok=True)
         made.append(Run(data, {name.replace("__", "."): value for name, value in overrides.items()}))
         return made[-1]
 
@@ -189,6 +192,30 @@ def test_the_gateways_session_survives_the_broker_and_a_new_login(protocol: str,
     _turn(session, lambda: len(heard.messages) == 3)
     assert session.session_present
     assert [message.payload for message in heard.messages] == [b"before", b"after the start", b"after the login"]
+    session.close()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_the_session_of_an_older_version_loses_nothing(
+    protocol: str, tmp_path: Path, make_run: Callable[..., Run]
+) -> None:
+    """There the gateway was the user tidegate; until it connects as gateway, mosquitto asks what tidegate may read."""
+    data, port = tmp_path / "data", choose_port(0)[0]
+    data.mkdir()
+    (data / "credentials.json").write_text('{"username": "tidegate", "password": "known"}')
+    old = SingleServer(Mosquitto(data / "mqtt", port, users={"tidegate": "known"}), data / "broker.log")
+    given = {"port": port, "protocol": protocol, "username": "tidegate", "password": "known"}
+    session = MqttSession(MqttSettings.model_validate(given), window=10, events=Heard())
+    _turn(session, lambda: session.connected)
+    session.close()
+    old.stop()
+
+    run = make_run(mqtt__protocol=protocol)
+    run.client("tidegate").publish("a/1", "before the gateway")
+    heard = Heard()
+    session = MqttSession(run.settings.mqtt, window=10, events=heard)
+    _turn(session, lambda: heard.messages)
+    assert [message.payload for message in heard.messages] == [b"before the gateway"]
     session.close()
 
 
@@ -273,26 +300,28 @@ def test_a_login_changes_at_once_and_outlives_the_broker(make_run: Callable[...,
     assert first not in kept and second not in kept
 
 
-def test_the_command_prints_the_password_once(make_run: Callable[..., Run]) -> None:
+def test_the_command_prints_the_password_once(make_run: Callable[..., Run], capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run()
     write_private(run.data / "config.toml", to_toml(run.settings))
     run.file.write(run.data)
     lock = DataLock(run.data)
 
-    def login(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-P", "-m", "deploy.cli", "device", "login", *arguments, "--data", str(run.data)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    def login(*arguments: str) -> tuple[int, str, str]:
+        code = run_command(["device", "login", *arguments, "--data", str(run.data)])
+        return code, *capsys.readouterr()
 
     try:
-        made = login("attic")
-        assert made.returncode == 0, made.stderr
-        password = made.stdout.strip()
+        code, password, words = login("attic")
+        assert (code, words) == (0, "Password of user attic, shown only once:\n")
+        password = password.strip()
         assert run.client("attic", password).accepted == [True]
-        assert "attic" in made.stderr and password not in made.stderr
-        refused = login("a/+/b")
-        assert (refused.returncode, refused.stdout) == (78, "")
-        assert login("attic", "--remove").stderr == "attic has no login any more.\n"
+        assert login("a/+/b")[:2] == (78, "")
+        assert login("attic", "--remove") == (0, "", "attic has no login any more.\n")
         assert run.client("attic", password).accepted != [True]
+        run.file.has_access_list = False
+        run.file.write(run.data)
+        code, _, words = login("attic")
+        assert code == 69 and "has no access list" in words
     finally:
         lock.release()
 
@@ -308,12 +337,11 @@ def test_an_access_list_without_users_admits_nobody(content: str | None, make_ru
     else:
         (part.folder / RIGHTS_FILE).write_text(content)
     with subprocess.Popen(part.command(), stderr=subprocess.DEVNULL) as process:
-        listening = {"host": "127.0.0.1", "port": run.ports["mqtt"], "level": 5, "timeout": 1.0}
-        deadline = time.monotonic() + 3
-        while time.monotonic() < deadline and process.poll() is None:
-            for user, password in (*run.logins.passwords.items(), ("", "")):
-                assert not connect_accepted(**listening, name=user, password=password), user  # type: ignore[arg-type]
-            time.sleep(0.2)
+        await_true(lambda: not is_free(run.ports["mqtt"]) or process.poll() is not None)
+        for user, password in (*run.logins.passwords.items(), ("", "")):
+            assert not connect_accepted(
+                "127.0.0.1", run.ports["mqtt"], level=5, name=user, password=password, timeout=5.0
+            ), user
         process.kill()
 
 

@@ -43,8 +43,10 @@ def test_an_older_run_keeps_its_devices_password_and_its_queued_messages(tmp_pat
         logins = load_logins(file, MqttSettings(), has_session=has_session)
         assert logins.passwords[DEVICES_USER] == "known"
         # Another id would leave the messages that wait in the old session.
-        assert (logins.client_id == "tidegate-gateway") is has_session is logins.is_guessable
-        assert load_logins(file, MqttSettings(), has_session=True) == logins
+        assert (logins.client_id == "tidegate-gateway") is has_session is logins.is_guessable is logins.inherits_session
+        again = load_logins(file, MqttSettings(), has_session=True)
+        assert (again.passwords, again.client_id) == (logins.passwords, logins.client_id)
+        assert not again.inherits_session, "the gateway has connected with its own user"
 
 
 def test_a_client_id_of_the_person_stays(tmp_path: Path) -> None:
