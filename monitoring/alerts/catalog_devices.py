@@ -33,14 +33,14 @@ def _certificate(severity: Severity, days: int) -> Alert:
         signal=Compare(expiry, "<", days * DAY),
         for_seconds=60,
         unit="seconds",
-        summary=f"A server certificate expires within {days} days",
-        text="The certificate of the {server} server expires in {value}.",
+        summary=f"A TLS certificate expires within {days} days",
+        text="The TLS certificate of {server} expires in {value}.",
         impact="After that, devices, or gateway and stream, cannot connect any more.",
         causes=("It was not renewed.", "It was renewed, but the server has not loaded the new one."),
         actions=(
             "`openssl s_client -connect HOST:PORT </dev/null | openssl x509 -noout -enddate`: show the present one.",
             "Renew it with the same CA, or give devices the new CA before you change it.",
-            "Let the server load it: restart the broker or Kafka. Clients reconnect automatically.",
+            "Let the server load it: restart the broker or Kafka. Clients reconnect automatically. Restart the canary for its own.",
             "`tidegate doctor --config FILE`: check that both servers answer.",
         ),
     )

@@ -133,11 +133,11 @@ AUDIT: Final = (
 CERTIFICATES: Final = (
     MetricFamily(
         "tidegate_certificate_expiry_timestamp_seconds",
-        "Unix time at which the server's certificate expires.",
+        "Unix time at which the certificate of a server, or a client certificate of Tidegate, expires.",
         ("server",),
     ),
 )
-"""Filled by the probe `certificates`; `server` is `mqtt` or `kafka`."""
+"""Filled by the probe `certificates`; `server` is `mqtt`, `kafka`, or `mqtt_client` and others for ours."""
 
 PROBES: Final = {
     "kafka": KAFKA,

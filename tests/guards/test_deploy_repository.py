@@ -16,7 +16,7 @@ from gateway.decoders.mapping.settings import MappingSettings, QuantitySettings,
 from gateway.decoders.mapping.text_settings import FormatSettings
 from gateway.decoders.mapping.value_settings import NumberSettings, QualitySettings, TimeOffset
 from gateway.decoders.vendor_settings import VendorSettings
-from gateway.gateway_settings import RouteSettings
+from gateway.gateway_settings import MqttLogin, RouteSettings
 from gateway.profiles.model import MetricRules, Profile
 
 ROOT = Path(__file__).parents[2]
@@ -144,7 +144,7 @@ def _sections() -> Iterator[tuple[str, type[BaseModel]]]:
 def test_every_setting_has_a_description() -> None:
     inner: tuple[type[BaseModel], ...] = (
         Settings, RouteSettings, MappingSettings, TimeSource, QuantitySettings, ValueTimes, ValueUnits, FormatSettings,
-        NumberSettings, QualitySettings, TimeOffset, VendorSettings, Profile, MetricRules,
+        NumberSettings, QualitySettings, TimeOffset, VendorSettings, Profile, MetricRules, MqttLogin,
     )  # fmt: skip
     bare = [
         f"{section}.{name}"
