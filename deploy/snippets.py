@@ -87,7 +87,10 @@ def _mosquitto(device: str, target: PublishTarget) -> str:
 def _arduino(device: str, target: PublishTarget) -> str:
     login = f", {_quoted(target.username)}, MQTT_PASSWORD" if target.username else ""
     secret = _quoted(target.password or "put it here")
-    local = "// This broker listens on this machine only. Give the board the address of a broker that it can reach.\n"
+    local = (
+        "// This broker listens on this machine only. Set embedded.mqtt_listen, or give the board the address of a broker that "
+        "it can reach.\n"
+    )
     return _fill(
         _ARDUINO,
         target,

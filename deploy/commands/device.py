@@ -97,7 +97,10 @@ def snippet(
     from deploy.snippets import check_device, render_snippet
 
     check_device(device)
-    target = locate_target(config, data, with_password=with_password and not own_login)
+    if own_login and with_password:
+        msg = f"only `tidegate device login {device}` showed the password of {device}: leave out --with-password."
+        raise typer.BadParameter(msg)
+    target = locate_target(config, data, with_password=with_password)
     if own_login:
         where = f"The password that `tidegate device login {device}` printed: export MQTT_PASSWORD=..."
         target = target._replace(username=device, password=None, where=where)

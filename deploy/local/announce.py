@@ -57,7 +57,8 @@ def _network_url(embedded: EmbeddedSettings, ports: Mapping[str, int]) -> str | 
     if not embedded.serves_network:
         return None
     scheme, port = ("mqtts", ports["mqtt_tls"]) if "mqtt_tls" in ports else ("mqtt", ports["mqtt"])
-    return f"{scheme}://{embedded.mqtt_name}:{port}"
+    name = embedded.mqtt_name or embedded.mqtt_listen
+    return f"{scheme}://{f'[{name}]' if ':' in name else name}:{port}"
 
 
 def render_announcement(told: Mapping[str, Any], *, as_json: bool, ready: bool = True) -> str:

@@ -40,7 +40,8 @@ def _certificate(severity: Severity, days: int) -> Alert:
         actions=(
             "`openssl s_client -connect HOST:PORT </dev/null | openssl x509 -noout -enddate`: show the present one.",
             "Renew it with the same CA, or give devices the new CA before you change it.",
-            "Let the server load it: restart the broker or Kafka. Clients reconnect automatically. Restart the canary for its own.",
+            "Let the server load it: restart the broker or Kafka. Clients reconnect automatically.",
+            "For a client certificate, replace its files. The gateway reads them again; restart the canary for mqtt_canary.",
             "`tidegate doctor --config FILE`: check that both servers answer.",
         ),
     )

@@ -127,7 +127,7 @@ def make_run(tmp_path: Path) -> Iterator[Callable[..., Run]]:
     made: list[Run] = []
 
     def make(**overrides: object) -> Run:
-        data = tmp_path / "data"
+        data = tmp_path / "data of a run"
         data.mkdir(exist_ok=True)
         made.append(Run(data, {name.replace("__", "."): value for name, value in overrides.items()}))
         return made[-1]
@@ -200,7 +200,7 @@ def test_the_session_of_an_older_version_loses_nothing(
     protocol: str, tmp_path: Path, make_run: Callable[..., Run]
 ) -> None:
     """There the gateway was the user tidegate; until it connects as gateway, mosquitto asks what tidegate may read."""
-    data, port = tmp_path / "data", choose_port(0)[0]
+    data, port = tmp_path / "data of a run", choose_port(0)[0]
     data.mkdir()
     (data / "credentials.json").write_text('{"username": "tidegate", "password": "known"}')
     old = SingleServer(Mosquitto(data / "mqtt", port, users={"tidegate": "known"}), data / "broker.log")

@@ -15,6 +15,9 @@ import pytest
 from deploy.bench.load_publisher import LoadPlan, broker_fields, native_payload, run_load
 from deploy.local.broker import Mosquitto, find_mosquitto
 from deploy.local.ports import choose_port
+from deploy.local.preflight import examine_setup
+from deploy.monitor.certificate_probe import CertificateProbe, certificate_files, end_asker, tls_servers
+from deploy.settings import Settings
 from deploy.testbed.server_process import SingleServer
 from gateway.devtools.listeners import ReceiptListener
 from gateway.devtools.publisher import Publisher
@@ -22,6 +25,7 @@ from gateway.gateway_settings import MqttSettings
 from gateway.mqtt.broker_probe import BrokerProbe
 from gateway.mqtt.session import MqttSession
 from ingest.contract.errors import UnavailableError
+from monitoring.periodic_query import IncompleteError
 from tests.support.authority import Authority, Pair
 from tests.support.session import Heard
 
@@ -169,6 +173,43 @@ def broker(tmp_path: Path, authority: Authority) -> Iterator[SingleServer]:
 
 def certificate(pair: Pair) -> dict[str, str]:
     return {"cert_file": str(pair.certificate), "key_file": str(pair.key)}
+
+
+def test_doctor_does_the_handshake_of_the_gateway(
+    broker: SingleServer, authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.local.preflight._run_checks", lambda settings, data: iter(()))
+
+    def mqtt(settings: MqttSettings) -> tuple[str, str]:
+        checks = examine_setup(Settings(mqtt=settings), tmp_path, servers=True, timeout_seconds=5.0)
+        check = next(check for check in checks if check.name == "mqtt")
+        return check.state, check.text
+
+    address = f"127.0.0.1:{broker.part.port}"
+    good = settings_for(broker.part.port, authority, **certificate(authority.issue("gateway")))
+    assert mqtt(good) == ("ok", f"{address} answers with TLS")
+    state, text = mqtt(settings_for(broker.part.port, authority))
+    assert (state, text.startswith(f"{address} cannot be used with TLS: it asks for a client certificate")) == (
+        "fail",
+        True,
+    )
+    state, text = mqtt(good.model_copy(update={"key_file": str(tmp_path / "none.key")}))
+    assert (state, "mqtt.key_file: cannot read" in text) == ("fail", True)
+    state, text = mqtt(settings_for(1, authority))
+    assert (state, text) == ("fail", "127.0.0.1:1 does not answer (Connection refused)")
+
+
+def test_the_monitor_sees_when_certificates_expire(broker: SingleServer, authority: Authority) -> None:
+    settings = Settings(mqtt=settings_for(broker.part.port, authority, **certificate(authority.issue("gateway"))))
+    probe = CertificateProbe(tls_servers(settings), files=certificate_files(settings), end_of=end_asker(settings))
+    ((name, series),) = probe.look().items()
+    assert name == "tidegate_certificate_expiry_timestamp_seconds"
+    ends = {labels[0]: end - time.time() for labels, end in series}
+    assert set(ends) == {"mqtt", "mqtt_client"}
+    assert all(86_400 < left <= 2 * 86_400 for left in ends.values())
+    gone = CertificateProbe({}, files={"mqtt_client": "/none.pem"})
+    with pytest.raises(IncompleteError, match=r"the client certificate /none\.pem cannot be read"):
+        gone.look()
 
 
 @pytest.mark.parametrize("protocol", ["3.1.1", "5"])
