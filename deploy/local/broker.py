@@ -15,8 +15,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from deploy.local.broker_answer import connect_accepted
 from deploy.local.broker_rights import ITERATIONS, Rights, find_plugin, password_hash, security_file
@@ -84,12 +85,10 @@ class EmbeddedBroker(ABC):
         port: port of MQTT 3.1.1.
         port_v5: port of MQTT 5; the same as `port` if one listener serves both.
         durable: True if accepted messages survive a kill of the broker.
-        has_access_list: whether `rights` apply. Without it each user may publish and read everything.
     """
 
     kind: ClassVar[BrokerKind]
     durable: ClassVar[bool]
-    has_access_list: bool = False
 
     def __init__(
         self,
@@ -136,6 +135,11 @@ class EmbeddedBroker(ABC):
         self._answered = 0.0
         for name, text in self._files().items():
             write_private(self.folder / name, text)
+
+    @property
+    def has_access_list(self) -> bool:
+        """Return whether `rights` apply. Without an access list each user may publish and read everything."""
+        return False
 
     @property
     @abstractmethod
@@ -198,12 +202,15 @@ class Mosquitto(EmbeddedBroker):
     kind = "mosquitto"
     durable = True
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        """See `EmbeddedBroker.__init__`."""
-        super().__init__(*arguments, **options)
+    @cached_property
+    def _plugin(self) -> Path | None:
         executable = find_mosquitto() if self._rights is not None else None
-        self._plugin = find_plugin(executable) if executable is not None else None
-        self.has_access_list = self._plugin is not None
+        return None if executable is None else find_plugin(executable)
+
+    @property
+    def has_access_list(self) -> bool:
+        """See `EmbeddedBroker.has_access_list`."""
+        return self._plugin is not None
 
     @property
     def warnings(self) -> list[str]:

@@ -64,7 +64,7 @@ def rights_of_run(settings: Settings) -> dict[str, Rights]:
     """Return the rights of each user of an embedded run.
 
     The devices' user publishes on every topic, because known devices have topics of their own, but never as the gateway:
-    receipts come from the gateway alone. It reads receipts only, so no device sees the readings of another one.
+    receipts come from the gateway alone. It reads answers of the gateway only, so no device sees the readings of another one.
     """
     own, canary = settings.mqtt.subscriptions, "tidegate-canary"
     filters = tuple(subscription_filter(text) for text in own)
@@ -75,7 +75,7 @@ def rights_of_run(settings: Settings) -> dict[str, Rights]:
         "gateway": Rights(publish=(RECEIPTS, *_REBIRTHS, *responses), read=tuple(dict.fromkeys((*plain, *filters)))),
         "canary": Rights(publish=(f"tidegate/v1/{canary}/readings",), read=(receipt_topic(canary),)),
         "monitor": Rights(read=("$SYS/#",)),
-        "tidegate": Rights(publish=("#", *special), never_publish=(RECEIPTS,), read=(RECEIPTS,)),
+        "tidegate": Rights(publish=("#", *special), never_publish=(RECEIPTS,), read=(RECEIPTS, *responses)),
         "admin": Rights(publish=(CONTROL,), read=(CONTROL,)),
     }
 

@@ -58,7 +58,7 @@ def make_run_broker(settings: Settings, folder: Path, ports: Mapping[str, int], 
 
 
 def _rights(settings: Settings, logins: RunLogins) -> dict[str, Rights]:
-    """Return the rights of the users; the devices' user reads all until the next start if the gateway's session is still its."""
+    """Return the rights of the users; the devices' user reads all if the gateway's session may still be its own."""
     rights = rights_of_run(settings)
     if logins.inherits_session:
         devices = rights[DEVICES_USER]
@@ -94,15 +94,10 @@ def name_for_devices(embedded: EmbeddedSettings) -> str:
 def notes_of_broker(broker: EmbeddedBroker, logins: RunLogins, embedded: EmbeddedSettings) -> list[dict[str, str]]:
     """Return the warnings that `status` shows while this broker runs."""
     texts = list(broker.warnings)
-    if logins.is_guessable:
-        texts.append(
-            "The gateway's client id is the public one of an older version, so each user of the broker could take over its "
-            "session. Start a run in a new folder to get a secret id."
-        )
     if logins.inherits_session:
         texts.append(
-            "The gateway's session is from an older version, so the user tidegate may read all topics until the next start. "
-            "Restart the run when the gateway has connected."
+            "The gateway's session in this data folder is from an older version: its client id is known, so each user of the "
+            "broker could take it over, and the user tidegate may read all topics. Start a run in a new folder to end this."
         )
     if embedded.serves_network and embedded.mqtt_allow_plaintext:
         texts.append(

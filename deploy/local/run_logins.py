@@ -24,14 +24,12 @@ class RunLogins:
         passwords: password of each user; the gateway's is the first.
         client_id: the gateway's at the broker. mosquitto lets each user take over the session of a client id, and deletes the
             messages that this user may not read. So nobody else may know the id.
-        is_guessable: whether the id is the public one of an older version, whose session still has messages.
-        inherits_session: whether the session at the broker still belongs to the user `tidegate` of an older version: until the
-            gateway connects, mosquitto queues only what this user may read.
+        inherits_session: whether the folder is of an older version. Its session has a known id, and it may still belong to the
+            user `tidegate`: until the gateway connects, mosquitto queues only what this user may read.
     """
 
     passwords: dict[str, str]
     client_id: str
-    is_guessable: bool = False
     inherits_session: bool = False
 
     def login(self, user: str) -> dict[str, str]:
@@ -48,21 +46,20 @@ def load_logins(file: Path, mqtt: MqttSettings, *, has_session: bool) -> RunLogi
         has_session: whether the broker has sessions of an earlier run.
     """
     found: dict[str, Any] = json.loads(file.read_text("utf-8")) if file.exists() else {}
-    is_older = bool(found) and "client_id" not in found
-    inherits_session = is_older and has_session and "own" not in found
+    # Another id would leave the messages that wait in the session of an older version.
+    inherits_session = bool(found) and "client_id" not in found and has_session
     known = {**found, "username": DEVICES_USER}
     known.setdefault("password", secrets.token_urlsafe(18))
     known["own"] = {name: secrets.token_urlsafe(18) for name in _OWN} | found.get("own", {})
     public_id = str(MqttSettings.model_fields["client_id"].default)
-    if not (is_older and has_session):
+    if not inherits_session:
         known.setdefault("client_id", f"{public_id}-{secrets.token_urlsafe(_SECRET_BYTES)}")
     if known != found:
         write_private(file, json.dumps(known) + "\n")
-    is_chosen = mqtt.client_id != public_id
-    client_id = mqtt.client_id if is_chosen else str(known.get("client_id", public_id))
+    client_id = mqtt.client_id if mqtt.client_id != public_id else str(known.get("client_id", public_id))
     own: dict[str, str] = known["own"]
     passwords = {"gateway": own["gateway"], DEVICES_USER: str(known["password"]), **own}
-    return RunLogins(passwords, client_id, is_guessable=client_id == public_id, inherits_session=inherits_session)
+    return RunLogins(passwords, client_id, inherits_session=inherits_session)
 
 
 def read_logins(file: Path) -> dict[str, str]:
