@@ -1,8 +1,10 @@
 """Settings of the exporters, of the monitor with its ops page, and of the objectives that the alerts watch."""
 
-from typing import Final, Literal
+import re
+from ipaddress import ip_network
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from monitoring.addresses import parse_address
 from monitoring.metrics.buckets import LATENCY_BUCKETS
@@ -13,6 +15,7 @@ LEAST_AUDIT_SECONDS: Final = 30.0
 MOST_GROUPS: Final = 20
 """Each group needs its own client in the monitor, and has series per partition."""
 LONGEST_GROUP: Final = 255
+_HEADER: Final = re.compile("[A-Za-z][A-Za-z0-9-]*")
 
 Part = Literal["gateway", "stream", "canary", "monitor", "kafka", "spark"]
 """Parts that serve `/metrics`."""
@@ -28,7 +31,9 @@ class MonitoringSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     host: str = Field(
-        "127.0.0.1", description="Address on which the ops page listens. Use loopback unless the network is trusted."
+        "127.0.0.1",
+        description="Address on which the ops page listens. Any other address than loopback needs a login: read_token_file, "
+        "or proxy_user_header with proxy_addresses.",
     )
     metrics_host: str = Field(
         "127.0.0.1",
@@ -72,7 +77,24 @@ class MonitoringSettings(BaseModel):
     )
     page_token_file: str | None = Field(
         None,
-        description="File whose first line is the token that allows redrives from the page. Without it the page only shows.",
+        description="File whose first line is the token that allows to read the page and to redrive from it. Without it the "
+        "page only shows.",
+    )
+    read_token_file: str | None = Field(
+        None,
+        description="File whose first line is the token that allows to read the page, and no more. With it, reading needs a "
+        "login.",
+    )
+    proxy_user_header: str | None = Field(
+        None,
+        description="Header in which a proxy with a login of its own names the user, such as X-Forwarded-User. With it, "
+        "reading needs a login. It counts only from proxy_addresses.",
+    )
+    proxy_addresses: tuple[str, ...] = Field(
+        (), description="Addresses or networks of the proxies whose proxy_user_header is trusted, such as 10.0.0.5."
+    )
+    proxy_write_users: tuple[str, ...] = Field(
+        (), description="Users in proxy_user_header who may redrive from the page. All others only read."
     )
     # The upper bounds keep what is judged whole: rates need two answers within 10 s, alerts several within their windows.
     look_seconds: float = Field(2.0, ge=0.5, le=5, description="Seconds between two scrapes of the parts.")
@@ -138,6 +160,36 @@ class MonitoringSettings(BaseModel):
                 raise ValueError(msg)
             parse_address(url)
         return url
+
+    @field_validator("proxy_user_header")
+    @classmethod
+    def _is_a_header(cls, name: str | None) -> str | None:
+        if name is not None and (not _HEADER.fullmatch(name) or name.lower() in ("authorization", "cookie", "host")):
+            msg = f"{name!r} cannot name the user; use the header that the proxy sets, such as X-Forwarded-User"
+            raise ValueError(msg)
+        return name
+
+    @field_validator("proxy_addresses")
+    @classmethod
+    def _are_networks(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        for text in addresses:
+            try:
+                ip_network(text, strict=False)
+            except ValueError:
+                msg = f"{text!r} is not an address or a network; use a form such as 10.0.0.5 or 10.0.0.0/24"
+                raise ValueError(msg) from None
+        return addresses
+
+    @model_validator(mode="after")
+    def _is_a_whole_proxy(self) -> Self:
+        """Reject a header that anybody could send, and users whom no header can name."""
+        if (self.proxy_user_header is None) != (not self.proxy_addresses):
+            msg = "set proxy_user_header and proxy_addresses together: the header is trusted only from these addresses"
+            raise ValueError(msg)
+        if self.proxy_write_users and self.proxy_user_header is None:
+            msg = "proxy_write_users needs proxy_user_header and proxy_addresses"
+            raise ValueError(msg)
+        return self
 
     @field_validator("consumer_groups")
     @classmethod

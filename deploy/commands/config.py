@@ -39,8 +39,12 @@ def validate(config: OptionalConfig = None, as_json: Json = False) -> None:
     from deploy.settings import load_settings
     from gateway.profiles.policy import make_policy
     from gateway.routes import compile_routes
+    from ingest.contract.errors import ConfigError
+    from monitoring.page.page_tokens import exposure_fault
 
     settings = load_settings(config)
+    if fault := exposure_fault(settings.monitoring):
+        raise ConfigError(fault)
     compile_routes(settings.routes, settings.gateway)
     make_policy(settings.gateway, settings.routes)
     if as_json:

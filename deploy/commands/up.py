@@ -37,8 +37,12 @@ def up(
     """
     from deploy.local.up import UpOptions, run_detached, run_foreground
     from deploy.settings import data_dir, load_settings
+    from ingest.contract.errors import ConfigError
+    from monitoring.page.page_tokens import exposure_fault
 
     settings = load_settings(config)
+    if fault := exposure_fault(settings.monitoring):
+        raise ConfigError(fault)
     options = UpOptions(
         data=data_dir(data),
         config=config,

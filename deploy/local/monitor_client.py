@@ -6,6 +6,7 @@ The token allows redrives from the page. `status` and the page show the same sna
 import http.client
 import json
 import secrets
+import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 from deploy.settings_file import write_private
 from monitoring.addresses import reached_at
 from monitoring.monitoring_settings import MonitoringSettings
+from monitoring.page.page_tokens import needs_login, read_token
 from monitoring.scrape import OPENER
 
 __all__ = [
@@ -58,12 +60,7 @@ def make_page_token(data: Path) -> Path:
 
 def page_token(monitoring: MonitoringSettings) -> str | None:
     """Return the token from its file; None if there is none that this user may read."""
-    if monitoring.page_token_file is None:
-        return None
-    try:
-        return Path(monitoring.page_token_file).read_text("utf-8").split("\n", 1)[0].strip() or None
-    except OSError:
-        return None
+    return read_token(monitoring.page_token_file)
 
 
 def page_address(monitoring: MonitoringSettings, *, token: str | None = None) -> str:
@@ -72,9 +69,16 @@ def page_address(monitoring: MonitoringSettings, *, token: str | None = None) ->
 
 
 def ask_monitor(monitoring: MonitoringSettings, *, timeout_seconds: float = 1.0) -> Snapshot | None:
-    """Return the newest snapshot; None if the monitor does not answer in time, or not with a snapshot."""
+    """Return the newest snapshot; None if the monitor does not answer in time, or not with a snapshot.
+
+    If the page needs a login, the request carries the token that this user may read.
+    """
+    token = (read_token(monitoring.read_token_file) or page_token(monitoring)) if needs_login(monitoring) else None
+    asked = urllib.request.Request(  # noqa: S310 - the address is of http
+        f"{page_address(monitoring)}api/status", headers={"Authorization": f"Bearer {token}"} if token else {}
+    )
     try:
-        with OPENER.open(f"{page_address(monitoring)}api/status", timeout=timeout_seconds) as answer:
+        with OPENER.open(asked, timeout=timeout_seconds) as answer:
             found = json.loads(answer.read())
     except (OSError, http.client.HTTPException, ValueError):
         return None

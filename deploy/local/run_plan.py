@@ -199,6 +199,11 @@ def embedded_settings(settings: Settings, data: Path, ports: dict[str, int], log
             # Nobody may scrape or miss an agent that does not run.
             **{f"{part}_port": ports.get(part, 0) for part in EXPORTERS if part in ports or part.endswith("_jmx")},
             "page_token_file": str(_place(settings.monitoring.page_token_file, data / PAGE_TOKEN)),
+            **(
+                {"read_token_file": str(Path(reads).absolute())}
+                if (reads := settings.monitoring.read_token_file)
+                else {}
+            ),
             **{f"{name}_url": f"http://{HOST}:{ports[name]}" for name in WATCHERS if name in ports},
         },
     }

@@ -13,6 +13,7 @@ from deploy.local.runfile import RunFile, read_state, require_run
 from deploy.settings import Settings, data_dir, load_settings
 from ingest.contract.errors import TidegateError, UnavailableError
 from ingest.contract.topics import LAND_GROUP
+from monitoring.page.page_tokens import needs_login
 
 __all__ = ["monitored_status", "read_status"]
 
@@ -64,9 +65,12 @@ def monitored_status(settings: Settings) -> dict[str, Any]:
     address = page_address(settings.monitoring)
     snapshot = ask_monitor(settings.monitoring)
     if snapshot is None:
+        login = (
+            ", and that you may read the file monitoring.read_token_file" if needs_login(settings.monitoring) else ""
+        )
         msg = (
             f"The monitor does not answer at {address}. Start it with `tidegate monitor --config …`, or check "
-            "monitoring.host and monitoring.page_port."
+            f"monitoring.host and monitoring.page_port{login}."
         )
         raise UnavailableError(msg)
     parts = {

@@ -28,7 +28,7 @@ from deploy.process_signals import configure_logging, stop_on_signals
 from deploy.processes import explain_bind_failure, version
 from deploy.settings import Settings
 from deploy.settings_reload import SettingsFile
-from ingest.contract.errors import UnavailableError
+from ingest.contract.errors import ConfigError, UnavailableError
 from ingest.contract.topics import LAND_GROUP, READINGS
 from lakehouse.paths import is_local, to_path
 from monitoring.alerts.catalog import alerts as alerts_of
@@ -38,7 +38,7 @@ from monitoring.metrics.monitor import MonitorMetrics
 from monitoring.metrics.process_metrics import build_info, process_metrics
 from monitoring.monitoring_settings import MonitoringSettings, Part
 from monitoring.page.app import make_page
-from monitoring.page.request_guard import read_token
+from monitoring.page.page_tokens import exposure_fault, may_write
 from monitoring.page.server import PageServer
 from monitoring.page.snapshot_broadcaster import SnapshotBroadcaster
 from monitoring.periodic_query import PeriodicQuery
@@ -140,8 +140,11 @@ def run_monitor(settings: Settings, config: Path) -> None:
     """Run until a signal asks to stop.
 
     Raises:
+        ConfigError: the page would be open to the network without a login.
         UnavailableError: the page's port is taken.
     """
+    if fault := exposure_fault(settings.monitoring):
+        raise ConfigError(fault)
     configure_logging()
     stop = stop_on_signals()
     with Monitor(settings, config, stop) as monitor:
@@ -250,7 +253,7 @@ class Monitor:
             command=self._line.as_dict(),
             prometheus_up=prometheus_up,
             alertmanager_up=self._polls.alertmanager_up,
-            redrive=read_token(self._settings.monitoring.page_token_file) is not None,
+            redrive=may_write(self._settings.monitoring),
             disk_free_bytes=_free(self._settings.lake.root),
         )
 

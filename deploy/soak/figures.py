@@ -19,6 +19,7 @@ import psutil
 from deploy.local.monitor_client import ask_monitor
 from deploy.local.runfile import read_run
 from deploy.settings import Settings
+from monitoring.addresses import reached_at
 from monitoring.scrape import Scrape, scrape
 
 __all__ = [
@@ -95,13 +96,13 @@ def take_figures(data: Path, settings: Settings, landing: RestartSafeCounter) ->
     latency = snapshot.get("latency_ms", {})
     figures |= {f"latency_ms.{name}": latency[name] for name in ("p50", "p99") if latency.get(name) is not None}
     for port in (monitoring.stream_port, monitoring.gateway_port):
-        found = scrape(f"http://{monitoring.host}:{port}/metrics", timeout_seconds=3.0)
+        found = scrape(f"http://{reached_at(monitoring.metrics_host, port)}/metrics", timeout_seconds=3.0)
         if found is not None:
             figures |= _gauges(found)
             if any(name == _LANDING_RESTARTS for name, _ in found.values):
                 landing.add(found.total(_LANDING_RESTARTS))
     for part, port in (("stream", monitoring.spark_jmx_port), ("kafka", monitoring.kafka_jmx_port)):
-        found = scrape(f"http://{monitoring.host}:{port}/metrics", timeout_seconds=3.0)
+        found = scrape(f"http://{reached_at(monitoring.metrics_host, port)}/metrics", timeout_seconds=3.0)
         if found is not None:
             figures |= jvm_figures(part, found)
     return figures

@@ -22,7 +22,8 @@ from monitoring.metrics.monitor import MonitorMetrics
 from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.page.assets import Assets
 from monitoring.page.page_api import PageApi, PageError
-from monitoring.page.request_guard import MOST_BODY_BYTES, RequestGuard, check_token, error_response
+from monitoring.page.page_login import PageLogin, Role
+from monitoring.page.request_guard import MOST_BODY_BYTES, RequestGuard, error_response
 from monitoring.page.runbooks import runbook_html, runbook_page
 from monitoring.page.server import Workers
 from monitoring.page.snapshot_broadcaster import SnapshotBroadcaster, SnapshotViewers, encode_ascii_json
@@ -62,8 +63,8 @@ def make_page(
     assets: Assets | None = None,
 ) -> Page:
     """Return the page of one monitor."""
-    viewers = SnapshotViewers(board, metrics.viewers)
-    routes = _Routes(settings, board, answers, registry, healthy, viewers, assets or Assets())
+    viewers, login = SnapshotViewers(board, metrics.viewers), PageLogin(settings)
+    routes = _Routes(login, board, answers, registry, healthy, viewers, assets or Assets())
     app = Starlette(
         routes=routes.listed(),
         exception_handlers={PageError: _told, HTTPException: _told_by_http, Exception: _fault},
@@ -73,7 +74,7 @@ def make_page(
     def count(status: int) -> None:
         metrics.requests.labels(f"{status // 100}xx").inc()
 
-    return Page(RequestGuard(app, hosts=hosts, count=count), viewers.close)
+    return Page(RequestGuard(app, hosts=hosts, login=login, count=count), viewers.close)
 
 
 async def _told(_request: Request, error: Exception) -> Response:
@@ -94,7 +95,7 @@ async def _fault(request: Request, error: Exception) -> Response:
 class _Routes:
     def __init__(
         self,
-        settings: MonitoringSettings,
+        login: PageLogin,
         board: SnapshotBroadcaster,
         answers: PageApi,
         registry: CollectorRegistry,
@@ -102,7 +103,7 @@ class _Routes:
         viewers: SnapshotViewers,
         assets: Assets,
     ) -> None:
-        self._settings, self._board, self._answers = settings, board, answers
+        self._login, self._board, self._answers = login, board, answers
         self._registry, self._healthy, self._viewers, self._assets = registry, healthy, viewers, assets
         self._workers = Workers()
         # Scrapes have their own thread: Prometheus must see the monitor even while the tables hang.
@@ -117,6 +118,9 @@ class _Routes:
             Route("/metrics", self.metrics),
             Route("/healthz", self.healthz),
             Route("/runbooks/{name}", self.runbook),
+            Route("/api/session", self.session),
+            Route("/api/login", self.log_in, methods=["POST"]),
+            Route("/api/logout", self.log_out, methods=["POST"]),
             Route("/api/runbook", self.runbook_json),
             Route("/api/status", self.status),
             Route("/api/stream", self.stream),
@@ -144,6 +148,27 @@ class _Routes:
         ok, words = self._healthy()
         return PlainTextResponse(f"{words}\n", 200 if ok else 503)
 
+    async def session(self, request: Request) -> Response:
+        cookie = self._login.renewed(request.scope)
+        return self._session_response(self._login.role(request.scope), cookie, has_session=cookie is not None)
+
+    async def log_in(self, request: Request) -> Response:
+        try:
+            role, cookie = self._login.log_in(request.scope)
+        except PageError as error:
+            logger.warning("login failed from %s: %s", request.client.host if request.client else "", error)
+            raise
+        return self._session_response(role, cookie, has_session=True)
+
+    async def log_out(self, request: Request) -> Response:
+        return self._session_response(Role.NOBODY, self._login.log_out(request.scope), has_session=False)
+
+    def _session_response(self, role: Role, cookie: str | None, *, has_session: bool) -> Response:
+        answer = _json_response({"login": self._login.is_needed, "role": role.word, "session": has_session})
+        if cookie is not None:
+            answer.headers["Set-Cookie"] = cookie
+        return answer
+
     async def runbook(self, request: Request) -> Response:
         return HTMLResponse(runbook_page(request.path_params["name"]))
 
@@ -156,8 +181,8 @@ class _Routes:
             raise PageError(503, "The monitor has just started and has no snapshot yet. Try again in a moment.")
         return _json_response(encoded)
 
-    async def stream(self, _request: Request) -> Response:
-        return self._viewers.response()
+    async def stream(self, request: Request) -> Response:
+        return self._viewers.response(lambda: self._login.still_reads(request.scope))
 
     async def history(self, _request: Request) -> Response:
         return _json_response(self._board.history())
@@ -178,9 +203,9 @@ class _Routes:
         return await self._answer(partial(self._answers.dead_letter, _text(request, "id")))
 
     async def redrive(self, request: Request) -> Response:
-        check_token(request.headers, self._settings.page_token_file)
+        who = self._login.check_write(request.scope)
         ids, dry_run = _wanted(await _body(request))
-        logger.info("the page requested a redrive of %d dead letters%s", len(ids), " (dry run)" if dry_run else "")
+        logger.info("%s requested a redrive of %d dead letters%s", who, len(ids), " (dry run)" if dry_run else "")
         return await self._answer(partial(self._answers.redrive, ids, dry_run), patience_seconds=REDRIVE_SECONDS)
 
     async def topics(self, _request: Request) -> Response:

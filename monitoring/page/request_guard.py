@@ -1,15 +1,13 @@
-"""Access checks of the page: host names against DNS rebinding, methods, sizes and the token. Also headers, and errors as answers.
+"""Access checks of the page: host names against DNS rebinding, methods, sizes and the login. Also headers, and errors as answers.
 
 No cross-origin request is allowed. A script of another site cannot read answers or send a token. Browsers mark its requests as
-cross-site, so it cannot use up the connections of the page's viewers either.
+cross-site, so it cannot use up the connections of the page's viewers either. A form of another site, or of another port of this
+host, cannot use a viewer's session.
 """
 
-import hmac
 import ipaddress
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from hashlib import sha256
-from pathlib import Path
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -17,9 +15,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitoring.page.page_api import PageError
+from monitoring.page.page_login import PageLogin
 from monitoring.page.snapshot_broadcaster import encode_ascii_json
 
-__all__ = ["HEADERS", "MOST_BODY_BYTES", "RequestGuard", "check_token", "error_response", "read_token"]
+__all__ = ["HEADERS", "MOST_BODY_BYTES", "RequestGuard", "error_response"]
 
 MOST_BODY_BYTES: Final = 64 * 1024
 METHODS: Final = ("GET", "HEAD", "POST")
@@ -47,11 +46,12 @@ class RequestGuard:
     Args:
         app: the guarded app.
         hosts: host names that browsers may use, besides this machine's own addresses.
+        login: checks who may read.
         count: called with the status of each answer.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], count: Callable[[int], None]) -> None:
-        self._app, self._count = app, count
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], login: PageLogin, count: Callable[[int], None]) -> None:
+        self._app, self._login, self._count = app, login, count
         self._hosts = {"localhost", *(host.lower().rstrip(".") for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,8 +83,9 @@ class RequestGuard:
         if scope["path"] not in FOR_MACHINES and not self._is_ours(named, scope.get("server")):
             sentence = f"Host {named[:100]!r} is not allowed. Add it to monitoring.page_hosts to allow it."
             raise PageError(403, sentence)
-        if headers.get("sec-fetch-site") in ("cross-site", "same-site") and headers.get("sec-fetch-mode") != "navigate":
+        if _is_foreign(scope["method"], headers):
             raise PageError(403, "Cross-site requests are not allowed; other sites may only link here.")
+        self._login.check_read(scope)
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > MOST_BODY_BYTES:
             raise PageError(413, f"The request body is too large: at most {MOST_BODY_BYTES} bytes are allowed.")
@@ -99,9 +100,21 @@ class RequestGuard:
         return False
 
 
+def _is_foreign(method: str, headers: Headers) -> bool:
+    """Return whether another site sent this request. Another site may link here, but not send a form here."""
+    site = headers.get("sec-fetch-site")
+    if site in ("cross-site", "same-site"):
+        return method == "POST" or headers.get("sec-fetch-mode") != "navigate"
+    # Over plain HTTP, browsers name only the origin. Behind a proxy with TLS its host may differ, but there they name the site.
+    origin = headers.get("origin")
+    if method != "POST" or site is not None or origin is None:
+        return False
+    return origin.partition("://")[2] != headers.get("host")
+
+
 def error_response(error: PageError) -> Response:
     """Return an error as JSON, `{"error": sentence}`, in place of an answer."""
-    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 429: {"Retry-After": "60"}}.get(error.status)
     return Response(encode_ascii_json({"error": str(error)}), error.status, headers, media_type="application/json")
 
 
@@ -114,37 +127,3 @@ def host_name(headers: Headers) -> str:
     if text.startswith("["):
         return text[1:].partition("]")[0]
     return text.partition(":")[0].rstrip(".")
-
-
-def read_token(file: str | None) -> str | None:
-    """Return the token that allows redrives, or None without one. It is read at each use, so a new token applies at once."""
-    if file is None:
-        return None
-    with suppress(OSError, ValueError):
-        lines = Path(file).read_text("utf-8").splitlines()
-        return (lines[0].strip() or None) if lines else None
-    return None
-
-
-def check_token(headers: Headers, file: str | None) -> None:
-    """Check the token of a request.
-
-    Raises:
-        PageError: the monitor has no token (403), or the request has none or a wrong one (401).
-    """
-    token = read_token(file)
-    if token is None:
-        sentence = (
-            "This page is read-only. To allow redrives, write a token into a file, set monitoring.page_token_file to it, and "
-            "open the page with #token=... at the end of its address."
-        )
-        raise PageError(403, sentence)
-    kind, _, given = headers.get("authorization", "").partition(" ")
-    if kind.lower() != "bearer" or not hmac.compare_digest(_digest(given.strip()), _digest(token)):
-        raise PageError(
-            401, "The page's token is missing or wrong. Open the page with #token=... at the end of its address."
-        )
-
-
-def _digest(text: str) -> bytes:
-    return sha256(text.encode("utf-8", "surrogateescape")).digest()

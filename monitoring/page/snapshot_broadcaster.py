@@ -102,8 +102,8 @@ class SnapshotViewers:
         self._count = 0
         self._closed = False
 
-    def response(self) -> EventSourceResponse:
-        """Return the stream for one more browser.
+    def response(self, may_read: Callable[[], bool]) -> EventSourceResponse:
+        """Return the stream for one more browser, which ends before the first event that the browser may not read.
 
         Raises:
             PageError: MOST_VIEWERS browsers follow already.
@@ -115,7 +115,7 @@ class SnapshotViewers:
             raise PageError(
                 503, f"{MOST_VIEWERS} browsers have this page open, which is the limit. Close one and reload."
             )
-        return _Stream(self, self._follow(), ping=15, send_timeout=SEND_SECONDS)
+        return _Stream(self, self._follow(may_read), ping=15, send_timeout=SEND_SECONDS)
 
     def entered(self, change: int) -> None:
         """Count one viewer more or less."""
@@ -127,11 +127,13 @@ class SnapshotViewers:
         self._closed = True
         self._notify_threadsafe()
 
-    async def _follow(self) -> AsyncIterator[bytes]:
+    async def _follow(self, may_read: Callable[[], bool]) -> AsyncIterator[bytes]:
         shown = None
         while not self._closed:
             news = self._news
             if (event := self._board.event) is not None and event is not shown:
+                if not may_read():
+                    return
                 shown = event
                 yield event
             if not self._closed and self._board.event is shown:

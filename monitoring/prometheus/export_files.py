@@ -78,6 +78,11 @@ If you run no canary, set `monitoring.canary_port = 0`, or `canary = []` under `
 Otherwise `TidegateTargetDown` fires for it all the time. `spark` and `kafka` are scraped only if `monitoring.spark_jmx_port`,
 `monitoring.kafka_jmx_port` or `monitoring.targets` name the addresses of their JMX agents.
 
+## Login
+
+If `monitoring.read_token_file` is set, the job `tidegate-monitor` sends this token. Copy the file to Prometheus' machine, and
+give Prometheus' user the right to read it. If only a proxy logs users in, also set `monitoring.read_token_file` and export again.
+
 ## Watch a running benchmark
 
 Set `monitoring.bench_port` to a port, export again, and give the same port to `tidegate bench run --metrics-port`. The job

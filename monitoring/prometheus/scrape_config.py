@@ -1,6 +1,7 @@
 """Prometheus' own configuration: targets, scrape intervals, rule file, Alertmanager."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from monitoring.addresses import Address, parse_address, reached_at
@@ -31,6 +32,7 @@ def scrape_config(
     """
     jobs = [
         _job(f"tidegate-{part}", targets, jvm_seconds if part in JVMS else None)
+        | (_login(settings.read_token_file) if part == "monitor" else {})
         for part, targets in metrics_targets(settings).items()
     ]
     found: dict[str, Any] = {
@@ -77,6 +79,13 @@ def _job(name: str, targets: Sequence[MetricsTarget], every_seconds: int | None 
         groups.setdefault(tuple(labels.items()), []).append(each.address.netloc)
     static = [{"targets": asked, **({"labels": dict(labels)} if labels else {})} for labels, asked in groups.items()]
     return {"job_name": name, **every, **shared, "static_configs": static}
+
+
+def _login(token_file: str | None) -> dict[str, Any]:
+    """Return the login of the page's own metrics, whose token Prometheus reads from the same file."""
+    if token_file is None:
+        return {}
+    return {"authorization": {"type": "Bearer", "credentials_file": str(Path(token_file).absolute())}}
 
 
 def _own_metrics(url: str) -> MetricsTarget:

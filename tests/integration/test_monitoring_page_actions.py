@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 Stories = dict[str, Callable[..., dict[str, Any]]]
-TOKEN = "a-token-of-tests"
+TOKEN, READ_TOKEN = "a-token-of-tests", "a-token-of-readers"
 
 
 def active(tab: Any) -> str:
@@ -168,7 +168,7 @@ def test_a_redrive_is_tried_first_and_then_done_with_the_token_of_the_address(
                                           "path": "$.v", "got": "1", "wanted": "<b>at most 0</b>"}]}  # fmt: skip
     tab = open_tab(f"/#token={TOKEN}")
     assert TOKEN not in tab.page.url
-    assert tab.page.evaluate("sessionStorage.getItem('tidegate-token')") == TOKEN
+    assert_only_a_cookie_is_kept(tab)
     tab.page.check("[aria-label='Select dead letter 3-1000']")
     tab.page.check("[aria-label='Select dead letter 3-1001']")
     tab.page.click("text=Redrive 2 selected …")
@@ -217,8 +217,53 @@ def test_without_a_token_one_is_asked_for_and_a_wrong_one_is_refused(open_tab: A
     tab.page.keyboard.press("Enter")
     tab.page.wait_for_selector("text=Nothing was written.")
     assert scripted_page.redrives == [(["3-1000"], True)]
+    assert_only_a_cookie_is_kept(tab)
     tab.page.reload()
-    assert tab.page.evaluate("sessionStorage.length") == 1
+    tab.page.click("[data-letter]")
+    tab.page.click("text=Redrive this dead letter …")
+    tab.page.wait_for_selector("text=Nothing was written.")
+    assert [line for line in tab.complaints if "401" not in line] == []
+
+
+def assert_only_a_cookie_is_kept(tab: Any) -> None:
+    """The browser keeps a session that no script reads, and the token nowhere."""
+    (cookie,) = tab.page.context.cookies()
+    assert (cookie["httpOnly"], cookie["sameSite"], cookie["secure"]) == (True, "Strict", False)
+    assert TOKEN not in cookie["value"]
+    assert tab.page.evaluate("[document.cookie, sessionStorage.length, localStorage.length]")[:2] == ["", 0]
+
+
+def test_a_page_that_needs_a_login_shows_nothing_before_it_and_asks_again_after_a_logout(
+    open_tab: Any, scripted_page: Any
+) -> None:
+    scripted_page.need_login()
+    tab = open_tab(live=False)
+    tab.page.wait_for_selector("#login input[name=token]")
+    assert not tab.page.locator("#overview").is_visible()
+    tab.page.fill("#login input[name=token]", "wrong")
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector("#login [role=alert]")
+    tab.page.fill("#login input[name=token]", READ_TOKEN)
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector('html[data-live="live"]', state="attached")
+    tab.page.click("[data-letter]")
+    tab.page.click("text=Redrive this dead letter …")
+    tab.page.wait_for_selector("#panel input[name=token]")
+    assert scripted_page.redrives == []
+    tab.page.keyboard.press("Escape")
+    tab.page.click("text=Log out")
+    tab.page.wait_for_selector("#login input[name=token]")
+    assert tab.page.context.cookies() == []
+    assert [line for line in tab.complaints if "401" not in line] == []
+
+
+def test_a_token_in_the_address_logs_in_and_a_new_token_logs_out(open_tab: Any, scripted_page: Any) -> None:
+    scripted_page.need_login()
+    tab = open_tab(f"/#token={READ_TOKEN}")
+    assert READ_TOKEN not in tab.page.url
+    assert_only_a_cookie_is_kept(tab)
+    scripted_page.need_login("a-new-token-of-readers")
+    tab.page.wait_for_selector("#login input[name=token]")
     assert [line for line in tab.complaints if "401" not in line] == []
 
 

@@ -50,21 +50,28 @@ class PageStage:
         headers: Sequence[tuple[str, str]] = (),
         chunks: Sequence[bytes] = (b"",),
         server: str = "127.0.0.1",
+        client: str = "127.0.0.1",
     ) -> Answered:
         """The app's answer; `chunks` is the body as it arrives."""
         listed = [*headers] if host is None else [("host", host), *headers]
-        return asyncio.run(_ask(self.page.app, target, method, listed, list(chunks), server))
+        return asyncio.run(_ask(self.page.app, target, method, listed, list(chunks), server, client))
 
 
 async def _ask(
-    app: Any, target: str, method: str, headers: list[tuple[str, str]], chunks: list[bytes], server: str
+    app: Any,
+    target: str,
+    method: str,
+    headers: list[tuple[str, str]],
+    chunks: list[bytes],
+    server: str,
+    client: str,
 ) -> Answered:
     parts = urlsplit(target)
     scope = {
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": unquote(parts.path), "raw_path": parts.path.encode(), "query_string": parts.query.encode(), "root_path": "",
         "headers": [(name.lower().encode(), value.encode("latin-1")) for name, value in headers],
-        "client": ("127.0.0.1", 50000), "server": (server, 9470),
+        "client": (client, 50000), "server": (server, 9470),
     }  # fmt: skip
     told: list[dict[str, Any]] = []
     left = [*chunks]

@@ -63,6 +63,7 @@ class ScriptedPage:
         if token:
             file.write_text(f"{TOKEN}\n")
         self._settings = MonitoringSettings(page_port=0, page_token_file=str(file) if token else None)
+        self._readers = folder / "read-token"
         self._board, self._port = SnapshotBroadcaster(), choose_port(0)[0]
         self._ending = threading.Event()
         self.beating = threading.Event()
@@ -80,6 +81,14 @@ class ScriptedPage:
         """What the next looks see."""
         self.snapshot = snapshot
         self._look()
+
+    def need_login(self, token: str = "a-token-of-readers") -> None:
+        """Let only those in who have this token or that of writers; another token applies without a restart."""
+        self._readers.write_text(f"{token}\n")
+        if self._settings.read_token_file is None:
+            self._settings = self._settings.model_copy(update={"read_token_file": str(self._readers)})
+            self.stop()
+            self.start()
 
     def start(self) -> None:
         """Serve, after `stop` again on the same port."""

@@ -13,13 +13,13 @@ import { mountKafka } from "./kafka.js";
 import { mountLatency } from "./latency.js";
 import { Letters } from "./letters.js";
 import { Live } from "./live.js";
+import { enter, keepSession, logIn, mountLogin, takeToken } from "./login.js";
 import { closePanel } from "./panel.js";
 import { learnProgram } from "./program.js";
 import { mountSearch } from "./search.js";
 import { mountObjectives } from "./slo.js";
 import { showConnection, showStatus } from "./status.js";
 import { mountTables } from "./tables.js";
-import { adoptToken } from "./token.js";
 import { TopicPage } from "./topic.js";
 import { TopicsPage } from "./topics.js";
 import { mountTrends } from "./trends.js";
@@ -28,8 +28,7 @@ import { mountTrends } from "./trends.js";
 /** @import { Snapshot, Update } from "./types.js" */
 /** @typedef {"device" | "topic" | "topics"} View */
 
-adoptToken();
-
+const token = takeToken();
 const watch = new CanaryWatch();
 /** @type {Snapshot | null} */
 let newest = null;
@@ -109,6 +108,7 @@ const live = new Live(
   (state, since) => {
     showConnection(state, since);
     if (state === "live") loadHistory();
+    if (state === "lost") keepSession();
   },
 );
 
@@ -170,9 +170,12 @@ document.addEventListener("click", anchor);
 document.addEventListener("keydown", (event) => event.key === "Escape" && closePanel());
 document.addEventListener("visibilitychange", () => document.hidden || renderNewest());
 addEventListener("hashchange", () => {
-  adoptToken();
+  const given = takeToken();
+  if (given) logIn(given).catch(console.warn);
   route();
 });
+mountLogin();
+await enter(token);
 mountSearch();
 route();
 live.start();

@@ -4,9 +4,9 @@ import { ErrorAnswer, ask } from "./api.js";
 import { el, fill } from "./dom.js";
 import { number } from "./format.js";
 import { nameNode } from "./name.js";
+import { askSession, tokenForm } from "./login.js";
 import { failure, openPanel } from "./panel.js";
 import { stepNodes } from "./steps.js";
-import { keepToken, token } from "./token.js";
 
 /** @import { Child } from "./dom.js" */
 /** @import { RedriveReport } from "./types.js" */
@@ -26,17 +26,8 @@ const LISTS = [
 
 /** @param {string[]} ids @param {boolean} dryRun @returns {Promise<RedriveReport>} */
 async function post(ids, dryRun) {
-  // A header takes characters up to U+00FF. A token with another one is wrong, and the monitor's answer says so.
-  const sent = token()?.replace(/[^\u0000-\u00ff]/g, "?");
-  return ask(
-    "/api/redrive",
-    {},
-    {
-      method: "POST",
-      headers: { "Content-Type": "application/json", Authorization: `Bearer ${sent}` },
-      body: JSON.stringify({ ids, dry_run: dryRun }),
-    },
-  );
+  const body = JSON.stringify({ ids, dry_run: dryRun });
+  return ask("/api/redrive", {}, { method: "POST", headers: { "Content-Type": "application/json" }, body });
 }
 
 /** A report as rows; fields of a later version are left out. @param {RedriveReport & Record<string, any>} report */
@@ -101,41 +92,11 @@ function insteadNodes(ids, next, open) {
   ];
 }
 
-/** @param {Child} why @param {() => void} then */
-function tokenForm(why, then) {
-  const input = el("input", {
-    type: "password",
-    name: "token",
-    autocomplete: "off",
-    required: true,
-    spellcheck: "false",
-  });
-  const submit = (/** @type {Event} */ event) => {
-    event.preventDefault();
-    keepToken(input.value.trim());
-    then();
-  };
-  return el(
-    "form",
-    { class: "stack", on: { submit } },
-    why,
-    el("label", {}, "Token ", input),
-    el(
-      "p",
-      { class: "muted small" },
-      "The token is the first line of the token file (embedded run: ",
-      el("code", {}, "<data>/page-token"),
-      "). It is kept in this tab only.",
-    ),
-    el("button", { type: "submit", class: "button" }, "Use this token"),
-  );
-}
-
 /**
  * Opens the panel for these dead letters.
  * @param {string[]} ids
  * @param {object} options
- * @param {boolean} options.allowed True if the server has a token.
+ * @param {boolean} options.allowed True if the monitor allows redrives.
  * @param {string} options.next The next step of a single dead letter.
  * @param {(id: string) => void} options.open Shows a dead letter again.
  * @param {() => void} options.done Called after a real run.
@@ -146,7 +107,7 @@ export function openRedrive(ids, { allowed, next, open, done }) {
   const show = (/** @type {(Child | Child[])[]} */ ...nodes) => fill(body, el("div", { class: "stack" }, nodes.flat()));
   if (!allowed) {
     show(
-      el("p", {}, "This page is read-only: the monitor has no token file."),
+      el("p", {}, "This page is read-only: the monitor has no token file for redrives."),
       el(
         "p",
         {},
@@ -161,15 +122,10 @@ export function openRedrive(ids, { allowed, next, open, done }) {
   }
   const refused = (/** @type {unknown} */ error, /** @type {() => void} */ again) => {
     if (!(error instanceof ErrorAnswer) || (error.status !== 401 && error.status !== 403)) return show(failure(error));
-    keepToken("");
     return show(tokenForm(failure(error), again));
   };
   /** @type {(dryRun: boolean) => Promise<void>} */
   const run = async (dryRun) => {
-    if (!token())
-      return show(
-        tokenForm(el("p", {}, "A redrive writes to Kafka and needs the monitor's token."), () => run(dryRun)),
-      );
     const doing = dryRun ? "Judging the dead letters; nothing is written …" : "Redriving …";
     const waiting = el("p", { class: "muted", role: "status" }, doing);
     show(waiting);
@@ -179,6 +135,11 @@ export function openRedrive(ids, { allowed, next, open, done }) {
       return waiting.isConnected || !dryRun;
     };
     try {
+      if ((await askSession()).role !== "write") {
+        const why = el("p", {}, "A redrive writes to Kafka and needs the monitor's token.");
+        if (isWanted()) show(tokenForm(why, () => run(dryRun)));
+        return;
+      }
       const report = await post(ids, dryRun);
       if (isWanted()) (dryRun ? preview : finished)(report);
     } catch (error) {

@@ -7,12 +7,19 @@
 /** @typedef {(snapshot: Snapshot) => void} Update Shows a snapshot in a section. */
 
 /**
+ * @typedef {object} Session
+ * @property {boolean} login True if reading needs a login.
+ * @property {"none" | "read" | "write"} role
+ * @property {boolean} session True if this browser has a session of its own, and not only a user of a proxy.
+ */
+
+/**
  * @typedef {object} Snapshot
  * @property {number} at
  * @property {string} [version]
  * @property {boolean} [ready]
  * @property {boolean} [read_only]
- * @property {boolean} [redrive] True if the monitor has a token for redrives.
+ * @property {boolean} [redrive] True if the monitor allows redrives, by a token or a user.
  * @property {Command | null} [command]
  * @property {Server} [prometheus]
  * @property {Server} [alertmanager]
