@@ -137,16 +137,23 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _unexpected(error: Exception, arguments: Sequence[str]) -> str:
-    """Write the traceback of an unexpected error to a file, and return a sentence that names the error and the file."""
+    """Write the traceback of an unexpected error to a file, and return a sentence that names the error and the file.
+
+    The file is this user's alone and replaces no other file. Secrets of the settings are masked in both.
+    """
+    from deploy.secret_values import mask_secrets
+
     try:
-        what = " ".join(str(error).split())[:200]
+        what = mask_secrets(" ".join(str(error).split()))[:200]
     except Exception:  # an error of Spark asks its JVM for its text, and the JVM may be gone
         what = "(its text cannot be read)"
     from deploy.settings import fault_folder
 
     try:
         file = fault_folder(arguments) / f"tidegate-fault-{int(time.time())}-{os.getpid()}.txt"
-        file.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as out:
+            out.write(mask_secrets("".join(traceback.format_exception(error))))
     except (OSError, TidegateError):
         return f"Unexpected error: {type(error).__name__}: {what}"
     return f"Unexpected error: {type(error).__name__}: {what}. The traceback is in {file}; please report it."

@@ -1,6 +1,7 @@
-"""Basics of every long-running process: a stop event that signals set, and a log with one line per event."""
+"""Basics of every long-running process: a stop event that signals set, private files, and a log with one line per event."""
 
 import logging
+import os
 import re
 import signal
 import sys
@@ -9,9 +10,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["configure_logging", "stop_on_signals", "terminated_as_interrupted"]
+__all__ = ["configure_logging", "keep_files_private", "stop_on_signals", "terminated_as_interrupted"]
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+
+
+def keep_files_private() -> int:
+    """Keep other users of the machine out of all files that this process and its children make; return the umask.
+
+    The umask becomes 077. A given one that already keeps others out is kept: `UMask=0027` of a service shares its files with its
+    group.
+    """
+    given = os.umask(0o077)
+    if given & 0o007 != 0o007:
+        return 0o077
+    os.umask(given)
+    return given
 
 
 def stop_on_signals() -> threading.Event:
@@ -45,10 +59,15 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 
 class _EventFormatter(logging.Formatter):
-    """Only an event begins a line: what a device said in an error's text can neither forge one nor steer a terminal."""
+    """Only an event begins a line: what a device said in an error's text can neither forge one nor steer a terminal.
+
+    Secrets of the settings are masked, whichever library put them into an error's text.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", super().format(record))
+        from deploy.secret_values import mask_secrets  # here, because `--help` loads this module but no settings
+
+        text = _CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", mask_secrets(super().format(record)))
         return text.replace("\n", "\n    ")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from deploy.process_signals import configure_logging, stop_on_signals
+from deploy.process_signals import configure_logging, keep_files_private, stop_on_signals
 from deploy.settings import Settings
 from deploy.settings_reload import SettingsFile
 from ingest.contract.errors import UnavailableError
@@ -73,6 +73,7 @@ def run_gateway(source: SettingsFile) -> None:
     from ingest.contract.reasons import IgnoredReason, Reason
     from ingest.lag.kafka_clock import watch_clock
 
+    keep_files_private()
     configure_logging()
     settings, stop = source.settings, stop_on_signals()
     registry = CollectorRegistry()
@@ -117,6 +118,7 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
     from streaming.service import run
     from streaming.start_landing import LAND
 
+    keep_files_private()
     configure_logging()
     stop = stop_on_signals()
     registry = CollectorRegistry()
@@ -147,6 +149,7 @@ def run_canary_process(settings: Settings) -> None:
     from gateway.devtools.publisher import Publisher
     from lakehouse.table_follower import TableFollower
 
+    keep_files_private()
     configure_logging()
     stop = stop_on_signals()
     registry = CollectorRegistry()

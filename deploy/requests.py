@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from deploy.process_signals import keep_files_private
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError, TidegateError, UnavailableError
 from lakehouse.lock import is_held
@@ -99,6 +100,7 @@ def _run_here(
     from streaming.background_tasks import handle_request
     from streaming.locked_writer import one_shot_writer
 
+    keep_files_private()
     tell("No stream is writing these tables; starting Spark here, which takes some seconds.")
     logs = Path(tempfile.mkdtemp(prefix="tidegate-command-"))
     java = find_java()

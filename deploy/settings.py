@@ -16,6 +16,7 @@ from typing import Any, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from deploy.local.embedded_settings import EmbeddedSettings
+from deploy.secret_values import note_secrets
 from deploy.settings_faults import ValueOrigins, config_error, describe_faults
 from deploy.settings_file import mask_extra, read_toml
 from deploy.settings_secrets import read_secret_files
@@ -140,8 +141,11 @@ def load_settings(
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        raise config_error(describe_faults(error, Settings, origins)) from error
-    return read_secret_files(settings, origins)
+        # Not chained: pydantic's own text repeats values, and one of them may be a secret.
+        raise config_error(describe_faults(error, Settings, origins)) from None
+    settings = read_secret_files(settings, origins)
+    note_secrets(settings)
+    return settings
 
 
 def _merge_environment(values: dict[str, Any], environ: Mapping[str, str], origins: ValueOrigins) -> None:

@@ -175,8 +175,9 @@ def _spawn(
         str(settings),
         "pyspark-shell",
     ]
+    # Settings in our environment may be secrets, and Spark needs none of them.
     env = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if not (name.startswith("TIDEGATE_") and "__" in name)},
         "SPARK_HOME": str(spark_home),
         "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": sys.executable,

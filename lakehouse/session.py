@@ -1,9 +1,11 @@
-"""The Spark session with pinned versions, measured settings and a quiet console."""
+"""The Spark session with pinned versions, measured settings, guarded connections and a quiet console."""
 
 import importlib.metadata
 import logging
+import os
 import shutil
 import signal
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +25,18 @@ __all__ = ["LakeSession", "check_versions", "executor_conf", "open_session", "sp
 
 PINNED: Final = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 """Proved together. The Delta log is written through Delta's own transaction, so another version is refused by name."""
+
+MASKED_NAMES: Final = "(?i)" + "|".join(
+    (
+        "secret", "password", "passphrase", "credential", "token", "jaas", "keystore[.]key",
+        "(?:access|account|api|private|encryption)[._-]?key",
+    )
+)  # fmt: skip
+"""Spark masks the values of settings and source options with such names. Its own list has neither JAAS nor keys in PEM."""
+MASKED_TEXTS: Final = r"""(?i)(?:password|secret)\s*=\s*(?:"(?:[^"\\]|\\.)*"|'[^']*')"""
+"""Parts of plans that Spark masks: a password inside a text, as JAAS has it."""
+
+logger = logging.getLogger("tidegate.lakehouse.session")
 
 _UNUSED_DEFAULTS: Final = ("yarn.", "mapreduce.", "ipc.", "ha.", "hadoop.http.", "hadoop.registry.", "hadoop.zk.")
 
@@ -67,17 +81,28 @@ def _installed(name: str) -> str | None:
 
 
 def spark_conf(
-    *, master: str, app_name: str, jars: Sequence[str], scratch: Path, extra: Mapping[str, str]
+    *,
+    master: str,
+    app_name: str,
+    jars: Sequence[str],
+    scratch: Path,
+    extra: Mapping[str, str],
+    secret: str | None = None,
 ) -> dict[str, str]:
     """Every Spark setting of the driver; `extra` wins.
 
-    Where the master is not local, executors are sent the jars. `scratch` is a folder that only this user may read.
+    Where the master is not local, executors are sent the jars. `scratch` is a folder that only this user may read. `secret` is
+    the secret of a standalone cluster; all other masters make one per application.
     """
     conf = {
         "spark.master": master,
         "spark.app.name": app_name,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        "spark.redaction.regex": MASKED_NAMES,
+        "spark.redaction.string.regex": MASKED_TEXTS,
+        # Hadoop sets the mode of each file itself, by a umask of its own.
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -126,7 +151,59 @@ def spark_conf(
         conf |= {"spark.sql.warehouse.dir": str(scratch / "warehouse"), "spark.local.dir": str(scratch)}
     else:
         conf["spark.jars"] = ",".join(jars)
-    return {**conf, **extra}
+    return {**conf, **_guarded(master, secret), **extra}
+
+
+def _guarded(master: str, secret: str | None) -> dict[str, str]:
+    """Settings of the connections between driver and executors. Without them, who reaches a port may run code."""
+    if master.startswith("local"):
+        # The driver listens on loopback even without executors, and other users of the machine reach it.
+        return {"spark.authenticate": "true"}
+    if master.startswith("spark://") and secret is None:
+        logger.warning(
+            "The connections to %s are neither authenticated nor encrypted: set stream.auth_secret_file.", master
+        )
+        return {}
+    return {
+        "spark.authenticate": "true",
+        **({} if secret is None else {"spark.authenticate.secret": secret}),
+        "spark.network.crypto.enabled": "true",
+        # GCM also detects changed bytes; Spark's default CTR does not (CVE-2025-55039).
+        "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    }
+
+
+def _umask() -> int:
+    """Return this process's umask, which only a change of it tells."""
+    given = os.umask(0o077)
+    os.umask(given)
+    return given
+
+
+def _read_secret(file: str | None) -> str | None:
+    """Return the first line of a private file.
+
+    Raises:
+        ConfigError: the file cannot be read, is empty, or other users may read it.
+    """
+    if file is None:
+        return None
+    try:
+        lines = Path(file).read_text("utf-8").splitlines()
+        mode = stat.S_IMODE(Path(file).stat().st_mode)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        message = (
+            f"stream.auth_secret_file: {file} cannot be read ({why}). Write the cluster's secret into its first line."
+        )
+        raise ConfigError(message) from None
+    if mode & stat.S_IRWXO:
+        message = f"stream.auth_secret_file: other users of this machine may read {file}. Run `chmod 600 {file}`."
+        raise ConfigError(message)
+    if not lines or not lines[0].strip():
+        message = f"stream.auth_secret_file: {file} is empty. Write the cluster's secret into its first line."
+        raise ConfigError(message)
+    return lines[0].strip()
 
 
 def executor_conf(flags: Sequence[str]) -> dict[str, str]:
@@ -141,10 +218,16 @@ def open_session(
     master: str = "local[2]",
     app_name: str = "tidegate",
     extra: Mapping[str, str] | None = None,
+    secret_file: str | None = None,
     keep_open: Sequence[int] = (),
 ) -> LakeSession:
-    """Start the JVM and a Spark session with Delta in it; `keep_open` as for `start_jvm`."""
+    """Start the JVM and a Spark session with Delta in it; `keep_open` as for `start_jvm`.
+
+    Raises:
+        ConfigError: the versions do not fit, or `secret_file` is not a private file with a secret.
+    """
     check_versions()
+    secret = _read_secret(secret_file)
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -154,7 +237,7 @@ def open_session(
     scratch = Path(tempfile.mkdtemp(prefix="tidegate-scratch-"))
     jars = [str(jar) for jar in options.jars]
     own = {**executor_conf(options.flags), **(extra or {})}
-    conf = spark_conf(master=master, app_name=app_name, jars=jars, scratch=scratch, extra=own)
+    conf = spark_conf(master=master, app_name=app_name, jars=jars, scratch=scratch, extra=own, secret=secret)
     try:
         jvm = start_jvm(options, conf, keep_open=keep_open)
     except BaseException:

@@ -41,6 +41,7 @@ class LockedWriter:
             master=self.stream.master,
             app_name=app_name,
             extra=self.stream.extra,
+            secret_file=self.stream.auth_secret_file,
             keep_open=[lock.fd for lock in self.locks],
         )
         try:

@@ -12,13 +12,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from deploy.settings_file import write_private
 from ingest.contract.errors import FatalError, UnavailableError
 from lakehouse.lock import is_flocked
 
-__all__ = ["DataLock", "RunFile", "is_locked", "read_run", "read_state", "require_run"]
+__all__ = ["CREDENTIALS", "DataLock", "RunFile", "is_locked", "read_run", "read_state", "require_run"]
+
+CREDENTIALS: Final = "credentials.json"
+"""File of the broker's user, which each run's folder has."""
 
 
 @dataclass(slots=True)
@@ -31,7 +34,7 @@ class RunFile:
     ports: dict[str, int] = field(default_factory=dict)
     parts: dict[str, int | None] = field(default_factory=dict)
     config: str = "config.toml"
-    credentials: str = "credentials.json"
+    credentials: str = CREDENTIALS
     has_access_list: bool = False
     """Whether the broker has users with rights of their own, so that `device login` can add some."""
     recovers: list[str] = field(default_factory=list)

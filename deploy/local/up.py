@@ -27,8 +27,9 @@ from deploy.local.logs import last_lines
 from deploy.local.ports import PortClaims
 from deploy.local.preflight import preflight
 from deploy.local.run_plan import RunPlan, make_plan
-from deploy.local.runfile import DataLock, RunFile, is_locked, read_run, read_state, require_run
+from deploy.local.runfile import CREDENTIALS, DataLock, RunFile, is_locked, read_run, read_state, require_run
 from deploy.local.supervisor import Supervisor
+from deploy.process_signals import keep_files_private
 from deploy.settings import Settings, load_settings
 from ingest.contract.errors import FatalError, UnavailableError
 
@@ -165,15 +166,21 @@ def _interruptible() -> Iterator[None]:
 
 
 def make_folders(data: Path) -> None:
-    """Create the run's folder and the folder of its logs.
+    """Create the run's folder and the folder of its logs, and keep other users out of what this process and its children write.
+
+    A folder of a run of an earlier version becomes private too.
 
     Raises:
         UnavailableError: a folder cannot be created.
     """
+    umask = keep_files_private()
     try:
         (data / "logs").mkdir(parents=True, exist_ok=True)
         # mosquitto writes the client ids of all clients into its log, and the gateway's is a secret.
         (data / "logs").chmod(0o700)
+        if (data / CREDENTIALS).exists():
+            with suppress(PermissionError):  # a folder of another user, who gave us the right to write
+                data.chmod(data.stat().st_mode & 0o7777 & ~umask)
     except OSError as error:
         msg = f"{data} cannot be created ({error.strerror}). Name a writable folder with --data."
         raise UnavailableError(msg) from error

@@ -1,11 +1,19 @@
 """The embedded run as a person meets it: ready, what it prints, what status, sql, tables and metrics say."""
 
 import json
+import os
+import stat
+from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from deploy.local.guard import find_marked_processes
+from deploy.local.monitor_client import page_token
 from ingest.contract.reasons import IgnoredReason, Reason
 from lakehouse.derived_tables import ALL_TABLES
 from monitoring.scrape import healthz, scrape
@@ -47,6 +55,39 @@ def test_the_four_things_are_kept_private_and_hold_true(pipeline: Any) -> None:
     shown = pipeline.tidegate("config", "show", "--config", str(pipeline.data / "config.toml")).stdout
     assert secret not in shown
     assert "**********" in shown
+    token = page_token(pipeline.settings.monitoring)
+    assert token
+    processes = find_marked_processes(pipeline.run.run_id)
+    assert len(processes) >= len(PARTS) - 2
+    public = [text for each in processes for text in (*each.cmdline(), *each.environ().values())]
+    assert [text for text in public if secret in text or token in text] == []
+
+
+def test_no_file_of_a_run_is_readable_by_others(pipeline: Any) -> None:
+    """Whoever wrote it: Python, Kafka, Spark, the broker or Prometheus."""
+    seen, open_to_others = 0, []
+    for folder, _, names in os.walk(pipeline.data):
+        for path in (Path(folder), *(Path(folder) / name for name in names)):
+            with suppress(FileNotFoundError):  # a file that has just been replaced
+                seen += 1
+                mode = path.lstat().st_mode
+                if not stat.S_ISLNK(mode) and mode & 0o077:
+                    open_to_others.append(f"{stat.filemode(mode)} {path.relative_to(pipeline.data)}")
+    assert seen > 100
+    assert open_to_others == []
+
+
+def test_only_declared_ports_are_open_and_all_on_loopback(pipeline: Any) -> None:
+    """Besides them only what Spark's driver and Python need between each other, which ask for a secret."""
+    declared, own = set(pipeline.run.ports.values()), []
+    for process in find_marked_processes(pipeline.run.run_id):
+        for each in process.net_connections("tcp"):
+            if each.status == psutil.CONN_LISTEN:
+                assert ip_address(each.laddr.ip.removeprefix("::ffff:")).is_loopback, (each.laddr, process.cmdline())
+                own += [" ".join(process.cmdline())] * (each.laddr.port not in declared)
+    assert [command for command in own if "SparkSubmit" not in command and "deploy.cli stream" not in command] == []
+    # JVM: RPC, blocks and py4j. Python: answers to py4j, and accumulators.
+    assert len(own) <= 5
 
 
 def test_every_label_set_is_there_from_the_start(pipeline: Any) -> None:

@@ -82,7 +82,7 @@ class ScriptedPage:
         self.snapshot = snapshot
         self._look()
 
-    def need_login(self, token: str = "a-token-of-readers") -> None:
+    def need_login(self, token: str = "a-token-of-readers") -> None:  # noqa: S107 - of tests
         """Let only those in who have this token or that of writers; another token applies without a restart."""
         self._readers.write_text(f"{token}\n")
         if self._settings.read_token_file is None:

@@ -13,6 +13,7 @@ from deploy.monitor.page_answers import make_page_api
 from deploy.monitor.silent_devices import HealthyFlowSpans
 from deploy.settings import Settings
 from monitoring.page.page_api import PageApi
+from tests.support.secret_settings import with_secrets
 
 
 def test_commands_name_the_embedded_run_or_the_settings_that_are_watched(tmp_path: Path) -> None:
@@ -29,19 +30,20 @@ def test_no_secret_stands_in_any_answer(
     """Settings full of secrets: neither a snapshot nor any answer, refusal or metric holds one of them."""
     from deploy.monitor.monitor_process import Monitor
 
-    secrets = {name: f"S3CR3T-{name}" for name in ("mqtt", "kafka", "page", "extra")}
+    secrets = {name: f"S3CR3T-{name}" for name in ("page", "extra")}
     (tmp_path / "token").write_text(secrets["page"])
-    settings = Settings.model_validate(
+    plain = Settings.model_validate(
         {
-            "mqtt": {"username": "u", "password": secrets["mqtt"], "port": 1},
+            "mqtt": {"username": "u", "password": "x", "port": 1},
             "kafka": {
                 "bootstrap_servers": "127.0.0.1:1", "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256",
-                "sasl_username": "u", "sasl_password": secrets["kafka"], "extra": {"client.rack": secrets["extra"]},
+                "sasl_username": "u", "sasl_password": "x", "extra": {"client.rack": secrets["extra"]},
             },
             "lake": {"root": small_lake.root},
             "monitoring": {"page_token_file": str(tmp_path / "token"), "page_port": 0},
         }
     )  # fmt: skip
+    settings, filled = with_secrets(plain)
     monitor = Monitor(settings, tmp_path / "config.toml", threading.Event())
     monitor.look.run_once()
     monkeypatch.setattr("ingest.gateway_state.read_state", lambda _kafka: [])
@@ -66,7 +68,7 @@ def test_no_secret_stands_in_any_answer(
         told.append(
             stage.ask("/api/redrive", method="POST", headers=[("authorization", f"Bearer {given}")], chunks=body).body
         )
-    for text in secrets.values():
+    for text in (*secrets.values(), *filled.values()):
         assert not [answer for answer in told if text.encode() in answer]
 
 

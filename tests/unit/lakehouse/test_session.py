@@ -1,14 +1,18 @@
 """The session's settings, and the refusal of versions that were not proved together."""
 
 import gc
+import logging
+import os
+import re
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ingest.contract.errors import ConfigError, UnavailableError
 from lakehouse.jvm import JvmOptions, start_jvm
-from lakehouse.session import check_versions, executor_conf, open_session, spark_conf
+from lakehouse.session import MASKED_NAMES, MASKED_TEXTS, check_versions, executor_conf, open_session, spark_conf
 from streaming.dedup_index import DedupIndex
 
 
@@ -41,6 +45,93 @@ def test_executors_get_the_flags_that_kafkas_client_reads_and_no_others() -> Non
         "spark.executor.extraJavaOptions": allowed
     }
     assert executor_conf(("-XX:+UseSerialGC",)) == {}
+
+
+def conf_of(master: str, **more: Any) -> dict[str, str]:
+    return spark_conf(master=master, app_name="x", jars=[], scratch=Path("/s"), **({"extra": {}} | more))
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://k:443", "spark://m:7077"])
+def test_connections_to_executors_are_authenticated_and_encrypted(
+    master: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = conf_of(master, secret="s3cret" if master.startswith("spark") else None)
+    assert conf["spark.authenticate"] == "true"
+    assert conf["spark.network.crypto.enabled"] == "true"
+    assert conf["spark.network.crypto.cipher"] == "AES/GCM/NoPadding"
+    assert conf.get("spark.authenticate.secret") == ("s3cret" if master.startswith("spark") else None)
+    assert caplog.text == ""
+    assert conf_of(master, secret="x", extra={"spark.authenticate": "false"})["spark.authenticate"] == "false"
+
+
+def test_a_local_driver_lets_nobody_else_of_the_machine_in() -> None:
+    conf = conf_of("local[2]", secret="not for a local master")
+    assert conf["spark.authenticate"] == "true"
+    assert (conf["spark.driver.bindAddress"], conf["spark.driver.host"]) == ("127.0.0.1", "127.0.0.1")
+    assert (conf["spark.ui.enabled"], "spark.authenticate.secret" in conf) == ("false", False)
+
+
+def test_a_cluster_without_a_secret_is_used_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    """It asks for none, so a driver that demands one could not connect."""
+    with caplog.at_level(logging.WARNING):
+        assert "spark.authenticate" not in conf_of("spark://m:7077")
+    assert "neither authenticated nor encrypted: set stream.auth_secret_file" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "wanted"),
+    [
+        (None, 0, "cannot be read (No such file or directory)"),
+        ("s3cret\n", 0o644, "other users of this machine may read"),
+        ("\n", 0o600, "is empty"),
+        ("", 0o600, "is empty"),
+    ],
+)
+def test_a_secret_comes_from_a_private_file(content: str | None, mode: int, wanted: str, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    if content is not None:
+        file.write_text(content)
+        file.chmod(mode)
+    with pytest.raises(ConfigError, match=re.escape(wanted)) as caught:
+        open_session(JvmOptions(tmp_path, (), tmp_path), secret_file=str(file))
+    assert "s3cret" not in str(caught.value)
+    assert "stream.auth_secret_file" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.sasl.jaas.config", "kafka.ssl.keystore.key", "kafka.ssl.key.password", "kafka.ssl.truststore.password",
+        "kafka.ssl.keystore.password", "spark.authenticate.secret", "spark.hadoop.fs.s3a.access.key",
+        "spark.hadoop.fs.s3a.secret.key", "spark.hadoop.fs.s3a.session.token", "spark.hadoop.fs.s3a.encryption.key",
+        "spark.hadoop.fs.azure.account.key.x.dfs.core.windows.net", "spark.ssl.keyStorePassword",
+        "kafka.sasl.oauthbearer.client.credentials.client.secret", "SASL.JAAS.CONFIG",
+    ],
+)  # fmt: skip
+def test_spark_masks_settings_with_secret_names(name: str) -> None:
+    assert re.search(MASKED_NAMES, name)
+    assert conf_of("local[1]")["spark.redaction.regex"] == MASKED_NAMES
+
+
+def test_spark_masks_passwords_inside_texts_and_nothing_else() -> None:
+    jaas = 'ScramLoginModule required username="u" password="a \\"b\\\\" tail="x";'
+    assert re.sub(MASKED_TEXTS, "*", jaas) == 'ScramLoginModule required username="u" * tail="x";'
+    for name in (
+        "spark.sql.shuffle.partitions",
+        "kafka.bootstrap.servers",
+        "subscribe",
+        "kafka.ssl.truststore.location",
+    ):
+        assert not re.search(MASKED_NAMES, name)
+
+
+def test_hadoop_makes_files_by_the_umask_of_this_process() -> None:
+    before = os.umask(0o027)
+    try:
+        assert conf_of("local[1]")["spark.hadoop.fs.permissions.umask-mode"] == "027"
+        assert os.umask(0o027) == 0o027
+    finally:
+        os.umask(before)
 
 
 def test_what_spills_goes_into_private_folders_that_do_not_stay(

@@ -1,13 +1,16 @@
 """Quantiles, totals and health as another process's exporter tells them."""
 
+import http.client
 import socket
 import struct
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from monitoring.exporter import Exporter
+from monitoring.exporter import MOST_CONNECTIONS, Exporter
 from monitoring.scrape import SILENT, healthz, histogram_quantiles, scrape
 
 
@@ -82,6 +85,53 @@ def test_a_scraper_that_hangs_keeps_no_other_from_its_metrics(registry: Collecto
     for connection in hanging:
         connection.close()
     exporter.close()
+
+
+def test_many_slow_clients_end_their_own_connections_only(
+    registry: CollectorRegistry, wait_until: Callable[..., Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Three times as many half requests as there are places: the scraper still gets its answer, the oldest are ended."""
+    exporter = Exporter(registry, healthy=lambda: (True, "well"))
+    slow = []
+    try:
+        for _ in range(3 * MOST_CONNECTIONS):
+            slow.append(socket.create_connection(("127.0.0.1", exporter.port), timeout=10))
+            slow[-1].sendall(b"GET /met")
+        assert healthz(f"http://127.0.0.1:{exporter.port}/healthz", timeout_seconds=10) == (True, "well")
+        assert slow[0].recv(1) == b""
+        wait_until(lambda: len(exporter._server._began) <= MOST_CONNECTIONS, what="no more than the bound")
+    finally:
+        for connection in slow:
+            connection.close()
+        exporter.close()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_ended(
+    registry: CollectorRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitoring.exporter.LONGEST_SECONDS", 0.2)
+    exporter = Exporter(registry, healthy=lambda: (True, "well"))
+    try:
+        with socket.create_connection(("127.0.0.1", exporter.port), timeout=10) as slow:
+            slow.sendall(b"GET /healthz HTTP/1.0\r\nX-Slow: ")
+            assert slow.recv(1) == b""
+    finally:
+        exporter.close()
+
+
+def test_an_exporter_names_no_software_and_takes_no_other_method(registry: CollectorRegistry) -> None:
+    exporter = Exporter(registry, healthy=lambda: (True, "well"))
+    try:
+        for method, path, status in (("GET", "/metrics", 200), ("GET", "/nowhere", 404), ("POST", "/metrics", 501)):
+            connection = http.client.HTTPConnection("127.0.0.1", exporter.port, timeout=10)
+            connection.request(method, path)
+            answer = connection.getresponse()
+            assert (answer.status, answer.getheader("Server")) == (status, "tidegate")
+            assert b"Python" not in answer.read()
+            connection.close()
+    finally:
+        exporter.close()
 
 
 def test_a_scraper_that_gives_up_leaves_no_traceback(
