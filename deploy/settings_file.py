@@ -13,7 +13,7 @@ from pydantic import BaseModel, SecretStr
 from gateway.mqtt.session_text import shown_client_id
 from ingest.contract.errors import ConfigError
 
-__all__ = ["MASK", "MAX_FILE_BYTES", "SECRET_NAME", "mask_extra", "read_toml", "to_toml", "write_private"]
+__all__ = ["MAX_FILE_BYTES", "mask_extra", "read_toml", "to_toml", "write_private"]
 
 MASK: Final = "**********"
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024

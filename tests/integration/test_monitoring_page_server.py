@@ -9,10 +9,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploy.local.monitor_client import ask_monitor
+from deploy.local.status import monitored_status
+from deploy.settings import Settings
+from ingest.contract.errors import UnavailableError
+from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.page import snapshot_broadcaster as stream
 from monitoring.page.page_api import PageError
 from monitoring.page.server import WORKER_THREADS, PageServer
@@ -52,9 +58,9 @@ class Served:
 class Viewer:
     """A browser that follows; `read` takes the next event of the stream."""
 
-    def __init__(self, served: Served) -> None:
+    def __init__(self, served: Served, **headers: str) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", served.server.port, timeout=20)
-        self._connection.request("GET", "/api/stream")
+        self._connection.request("GET", "/api/stream", headers=headers)
         self.answer = self._connection.getresponse()
 
     def read(self) -> dict[str, Any]:
@@ -318,3 +324,45 @@ def test_raw_requests_of_all_kinds_are_refused_and_the_next_is_served(served: Se
     assert answer == b"" or int(answer.split(b" ")[1]) in (400, 403, 404, 413, 431)
     assert b"class MonitoringSettings" not in answer
     assert served.get("/healthz")[0] == 200
+
+
+def test_a_stream_needs_a_login_and_ends_when_its_token_changes(
+    make_page_stage: Callable[..., Any], wait_until: Wait, tmp_path: Path
+) -> None:
+    token = tmp_path / "read-token"
+    token.write_text("a-token-of-readers\n")
+    served = Served(make_page_stage(read_token_file=str(token)))
+    try:
+        served.publish()
+        assert served.get("/api/stream")[0] == 401
+        login = {"Authorization": "Bearer a-token-of-readers"}
+        cookie = served.get("/api/login", "POST", **login)[1]["set-cookie"].partition(";")[0]
+        viewers = [Viewer(served, **login), Viewer(served, Cookie=cookie)]
+        assert [viewer.read()["number"] for viewer in viewers] == [1, 1]
+        token.write_text("another\n")
+        served.publish()
+        for viewer in viewers:
+            with pytest.raises(EOFError):
+                viewer.read()
+            viewer.close()
+        wait_until(lambda: served.viewers == 0, what="no viewer")
+    finally:
+        served.close()
+
+
+def test_status_logs_in_with_the_token_that_this_user_may_read(
+    make_page_stage: Callable[..., Any], tmp_path: Path
+) -> None:
+    token = tmp_path / "read-token"
+    token.write_text("a-token-of-readers\n")
+    served = Served(make_page_stage(read_token_file=str(token)))
+    try:
+        served.publish()
+        settings = MonitoringSettings(page_port=served.server.port, read_token_file=str(token))
+        assert (ask_monitor(settings, timeout_seconds=10) or {})["number"] == 1
+        wrong = settings.model_copy(update={"read_token_file": str(tmp_path / "none")})
+        assert ask_monitor(wrong, timeout_seconds=10) is None
+        with pytest.raises(UnavailableError, match=r"that you may read the file monitoring\.read_token_file\.$"):
+            monitored_status(Settings().model_copy(update={"monitoring": wrong}))
+    finally:
+        served.close()

@@ -83,9 +83,3 @@ def test_a_local_driver_listens_on_loopback_only_and_asks_for_a_secret(lake: Lak
     assert all(ip_address(each).is_loopback for each in addresses), addresses
     java: Any = lake.spark._jvm
     assert java.org.apache.spark.SparkEnv.get().securityManager().isAuthenticationEnabled()
-
-
-def test_secrets_of_the_environment_do_not_reach_the_jvm(lake: LakeSession) -> None:
-    given = psutil.Process(lake.jvm.process.pid).environ()
-    assert [name for name in given if name.startswith("TIDEGATE_") and "__" in name] == []
-    assert given["SPARK_CONNECT_MODE"] == "0"

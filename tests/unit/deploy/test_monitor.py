@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from deploy.cli import run
 from deploy.local.runfile import RunFile
 from deploy.monitor.monitor_process import _command_line
 from deploy.monitor.page_answers import make_page_api
@@ -74,3 +75,17 @@ def test_no_secret_stands_in_any_answer(
 
 def _as_mapping(answers: PageApi) -> dict[str, Any]:
     return {name: getattr(answers, name) for name in ("device", "devices", "dead_letters", "dead_letter", "redrive")}
+
+
+@pytest.mark.parametrize("command", [["monitor"], ["config", "validate"], ["up"]])
+def test_a_page_for_the_network_without_a_login_is_refused_before_anything_starts(
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TIDEGATE_DATA", str(tmp_path / "data"))
+    config = tmp_path / "open.toml"
+    config.write_text('[monitoring]\nhost = "0.0.0.0"\n')
+    assert run([*command, "--config", str(config)]) == 78
+    told = capsys.readouterr()
+    assert "Set monitoring.read_token_file to a file that holds a token" in told.err
+    assert told.out == ""
+    assert not (tmp_path / "data").exists()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ingest.contract.errors import ConfigError, UnavailableError
+from ingest.contract.errors import ConfigError, FatalError, UnavailableError
 from lakehouse.jvm import JvmOptions, start_jvm
 from lakehouse.session import MASKED_NAMES, MASKED_TEXTS, check_versions, executor_conf, open_session, spark_conf
 from streaming.dedup_index import DedupIndex
@@ -155,6 +155,23 @@ def test_what_spills_goes_into_private_folders_that_do_not_stay(
     del seen
     gc.collect()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_jvm_gets_no_secret_by_its_command_line_or_its_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f'#!/bin/sh\n{{ echo "$@"; env; }} > {tmp_path}/seen\nexit 3\n')
+    java.chmod(0o700)
+    monkeypatch.setenv("TIDEGATE_KAFKA__SASL_PASSWORD", "S3CR3T-of-kafka")
+    conf = conf_of("spark://m:7077", secret="S3CR3T-of-spark", extra={"spark.hadoop.fs.s3a.secret.key": "S3CR3T-of-s3"})
+    with pytest.raises(FatalError, match="ended with code 3 while starting"):
+        start_jvm(JvmOptions(tmp_path, (), tmp_path / "logs"), conf)
+    seen = (tmp_path / "seen").read_text("utf-8")
+    assert "--properties-file" in seen
+    assert "SPARK_CONNECT_MODE=0" in seen
+    assert "S3CR3T" not in seen
 
 
 def test_a_missing_java_or_jar_is_one_sentence(tmp_path: Path) -> None:

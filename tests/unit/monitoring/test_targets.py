@@ -162,6 +162,16 @@ def test_a_taken_port_and_a_foreign_address_are_different_faults(registry: Colle
         assert "Set monitoring.metrics_host to an address of this machine" in refusal(host, 0)
 
 
+def test_prometheus_logs_in_to_the_page_and_to_nothing_else(tmp_path: Path) -> None:
+    settings = MonitoringSettings(read_token_file=str(tmp_path / "read-token"), spark_jmx_port=9)
+    jobs = {job["job_name"]: job for job in scrape_config(settings)["scrape_configs"]}
+    login = {"type": "Bearer", "credentials_file": str(tmp_path / "read-token")}
+    assert {name: job.get("authorization") for name, job in jobs.items() if "authorization" in job} == {
+        "tidegate-monitor": login
+    }
+    assert not [job for job in scrape_config(MonitoringSettings())["scrape_configs"] if "authorization" in job]
+
+
 def test_a_benchmark_is_asked_by_prometheus_alone_and_only_where_its_port_is_set() -> None:
     def job(settings: MonitoringSettings) -> list[dict[str, Any]]:
         return [each for each in scrape_config(settings)["scrape_configs"] if each["job_name"] == "tidegate-bench"]
