@@ -107,6 +107,15 @@ def _own_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@pytest.fixture(autouse=True)
+def _own_umask() -> Iterator[None]:
+    """A test that starts a process's work in this one leaves its umask to no other test."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture
 def unique_name() -> str:
     """A name that no other test and no earlier run uses: topics, groups, client ids, tables."""

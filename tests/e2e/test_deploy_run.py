@@ -68,7 +68,8 @@ def test_the_four_things_are_kept_private_and_hold_true(pipeline: Any) -> None:
 def test_no_file_of_a_run_is_readable_by_others(pipeline: Any) -> None:
     """Whoever wrote it: Python, Kafka, Spark, the broker or Prometheus."""
     assert pipeline.data.stat().st_mode & 0o777 == 0o700
-    seen, open_to_others = 0, []
+    seen = 0
+    open_to_others: list[str] = []
     for folder, _, names in os.walk(pipeline.data):
         for path in (Path(folder), *(Path(folder) / name for name in names)):
             with suppress(FileNotFoundError):  # a file that has just been replaced
@@ -82,7 +83,8 @@ def test_no_file_of_a_run_is_readable_by_others(pipeline: Any) -> None:
 
 def test_only_declared_ports_are_open_and_all_on_loopback(pipeline: Any) -> None:
     """Besides them only what Spark's driver and Python need between each other, which ask for a secret."""
-    declared, own = set(pipeline.run.ports.values()), []
+    declared = set(pipeline.run.ports.values())
+    own: list[str] = []
     for process in find_marked_processes(pipeline.run.run_id):
         for each in process.net_connections("tcp"):
             if each.status == psutil.CONN_LISTEN:

@@ -172,7 +172,7 @@ def test_a_session_ends_after_its_time_and_so_does_its_stream(files: dict[str, s
     assert not login.still_reads(asked)
 
 
-def test_who_guesses_has_to_wait_and_others_do_not(files: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+def test_who_guesses_has_to_wait_and_others_do_not(files: dict[str, str]) -> None:
     clock = Clock()
     login = PageLogin(MonitoringSettings(**files), now=clock)
     session_of_guesser = login.log_in(scope(*bearer(READ)))[1].partition(";")[0]
