@@ -118,7 +118,7 @@ class _Routes:
             Route("/metrics", self.metrics),
             Route("/healthz", self.healthz),
             Route("/runbooks/{name}", self.runbook),
-            Route("/api/session", self.session),
+            Route("/api/session", self.session, methods=["GET", "POST"]),
             Route("/api/login", self.log_in, methods=["POST"]),
             Route("/api/logout", self.log_out, methods=["POST"]),
             Route("/api/runbook", self.runbook_json),
@@ -150,7 +150,9 @@ class _Routes:
 
     async def session(self, request: Request) -> Response:
         cookie = self._login.renewed(request.scope)
-        return self._session_response(self._login.role(request.scope), cookie, has_session=cookie is not None)
+        # A POST renews: it has the origin, by which the cookie stays secure.
+        given = cookie if request.method == "POST" else None
+        return self._session_response(self._login.role(request.scope), given, has_session=cookie is not None)
 
     async def log_in(self, request: Request) -> Response:
         try:

@@ -57,12 +57,12 @@ def test_the_four_things_are_kept_private_and_hold_true(pipeline: Any) -> None:
     assert "**********" in shown
     token = page_token(pipeline.settings.monitoring)
     assert token
-    public: list[str] = []
+    public = [file.read_text("utf-8", "replace") for file in (pipeline.data / "logs").iterdir()]
     for process in find_marked_processes(pipeline.run.run_id):
         with suppress(psutil.NoSuchProcess):  # a step that has just ended
             public += [*process.cmdline(), *process.environ().values()]
     assert any("deploy.cli" in text for text in public)
-    assert [text for text in public if secret in text or token in text] == []
+    assert [text[:200] for text in public if secret in text or token in text] == []
 
 
 def test_no_file_of_a_run_is_readable_by_others(pipeline: Any) -> None:

@@ -29,7 +29,7 @@ function note(session) {
 
 /** The rights of this browser; an open session is renewed. @returns {Promise<Session>} */
 export async function askSession() {
-  return note(await ask("/api/session"));
+  return note(await ask("/api/session", {}, { method: "POST" }));
 }
 
 /** @param {string} token @returns {Promise<Session>} */

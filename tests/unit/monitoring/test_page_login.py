@@ -104,13 +104,17 @@ def test_behind_tls_the_cookie_is_secure(make_page_stage: Make, files: dict[str,
     headers = [("origin", "https://ops.example"), ("sec-fetch-site", "same-origin")]
     answer = log_in(stage, READ, headers, host="ops.example")
     assert answer.headers["set-cookie"].endswith("; Secure")
+    renewed = stage.ask("/api/session", method="POST", headers=[*cookie_of(answer), *headers], host="ops.example")
+    assert renewed.headers["set-cookie"].endswith("; Secure")
 
 
 def test_an_open_page_renews_its_session_and_a_logout_ends_it(make_page_stage: Make, files: dict[str, str]) -> None:
     stage = make_page_stage(**files)
-    answer = stage.ask("/api/session", headers=cookie_of(log_in(stage, READ)))
+    given = cookie_of(log_in(stage, READ))
+    answer = stage.ask("/api/session", method="POST", headers=given)
     assert stage.ask("/api/history", headers=cookie_of(answer)).status == 200
-    assert "set-cookie" not in stage.ask("/api/session").headers
+    assert "set-cookie" not in stage.ask("/api/session", headers=given).headers
+    assert "set-cookie" not in stage.ask("/api/session", method="POST").headers
     ended = stage.ask("/api/logout", method="POST", headers=cookie_of(answer)).headers["set-cookie"]
     assert ended == "tidegate-page-9470=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
 
