@@ -140,6 +140,16 @@ def test_the_pages_token_is_made_once_and_is_this_users_alone(tmp_path: Path) ->
     assert page_token(embedded(tmp_path, **{"monitoring.page_token_file": str(tmp_path / "mine")}).monitoring) == "own"
 
 
+def test_the_readers_token_is_found_from_the_folder_of_the_run_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parts of a run start in its folder, not where the person named a file."""
+    monkeypatch.chdir(tmp_path)
+    assert embedded(tmp_path).monitoring.read_token_file is None
+    named = embedded(tmp_path, **{"monitoring.read_token_file": "readers"}).monitoring.read_token_file
+    assert named == str(tmp_path / "readers")
+
+
 @pytest.mark.parametrize(
     ("host", "address"),
     [("::", "http://[::1]:9470/"), ("::1", "http://[::1]:9470/"), ("ops.lan", "http://ops.lan:9470/")],
