@@ -1,7 +1,7 @@
 """Threads of the page: the server has one thread of its own, and slow answers have workers.
 
 The server stops within two seconds even while viewers are connected. A question that hangs blocks one worker, but never the
-server or its shutdown.
+server or its shutdown. A client that sends no whole request takes no place from one that does.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from monitoring.page.page_api import PageError
 
@@ -24,6 +25,8 @@ __all__ = ["PageServer", "Workers"]
 START_SECONDS: Final = 5.0
 MOST_CONNECTIONS: Final = 256
 GRACE_SECONDS: Final = 1
+REQUEST_SECONDS: Final = 10.0
+"""Time that a connection has for its next request, without a body."""
 
 T = TypeVar("T")
 WORKER_THREADS: Final = 3
@@ -45,7 +48,7 @@ class PageServer:
         self.port: int = self._socket.getsockname()[1]
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=_Connection,
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -75,6 +78,52 @@ class PageServer:
             self._server.force_exit = True
             self._thread.join(0.3)
         self._socket.close()
+
+
+class _Connection(H11Protocol):
+    """A connection that ends if its request does not come, and gives way to newer ones as long as it has none."""
+
+    _late: asyncio.TimerHandle | None = None
+    _began = 0.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take the place of the oldest connection without a request if all places are taken."""
+        super().connection_made(transport)
+        self._began = self.loop.time()
+        self._watch()
+        if len(self.connections) >= MOST_CONNECTIONS:
+            others = (each for each in self.connections if isinstance(each, _Connection) and each is not self)
+            idle = [each for each in others if each.is_idle and not each.transport.is_closing()]
+            if idle:
+                min(idle, key=lambda each: each._began).transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Start the clock with the first part of a request, and stop it with the last."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the clock."""
+        if self._late is not None:
+            self._late.cancel()
+        super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """True while no request is being answered."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def _watch(self) -> None:
+        if not self.is_idle and self._late is not None:
+            self._late.cancel()
+            self._late = None
+        elif self.is_idle and self._late is None:
+            self._late = self.loop.call_later(REQUEST_SECONDS, self._end)
+
+    def _end(self) -> None:
+        self._late = None
+        if self.is_idle:
+            self.transport.close()
 
 
 @dataclass(frozen=True, slots=True)

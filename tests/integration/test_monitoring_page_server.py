@@ -21,7 +21,7 @@ from ingest.contract.errors import UnavailableError
 from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.page import snapshot_broadcaster as stream
 from monitoring.page.page_api import PageError
-from monitoring.page.server import WORKER_THREADS, PageServer
+from monitoring.page.server import MOST_CONNECTIONS, WORKER_THREADS, PageServer
 
 Wait = Callable[..., Any]
 
@@ -324,6 +324,36 @@ def test_raw_requests_of_all_kinds_are_refused_and_the_next_is_served(served: Se
     assert answer == b"" or int(answer.split(b" ")[1]) in (400, 403, 404, 413, 431)
     assert b"class MonitoringSettings" not in answer
     assert served.get("/healthz")[0] == 200
+
+
+def test_clients_that_never_finish_a_request_take_nobodys_place(served: Served) -> None:
+    served.publish()
+    viewer = Viewer(served)
+    slow = []
+    try:
+        for number in range(MOST_CONNECTIONS + 50):
+            slow.append(socket.create_connection(("127.0.0.1", served.server.port), timeout=20))
+            slow[-1].sendall(b"GET /api/status HTTP/1.1\r\nHost: local" if number % 2 else b"")
+        assert served.get("/api/status")[0] == 200
+        assert slow[0].recv(1) == b"", "the oldest had to go"
+        served.publish()
+        assert [viewer.read()["number"], viewer.read()["number"]] == [1, 2], "who follows is not touched"
+    finally:
+        for connection in slow:
+            connection.close()
+        viewer.close()
+
+
+def test_a_request_that_comes_byte_by_byte_is_given_up(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitoring.page.server.REQUEST_SECONDS", 0.3)
+    whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for begun in (b"", b"GET /hea", whole + b"GET /hea"):
+        with socket.create_connection(("127.0.0.1", served.server.port), timeout=20) as slow:
+            slow.sendall(begun)
+            answer = b""
+            while received := slow.recv(4096):
+                answer += received
+            assert answer.startswith(b"HTTP/1.1 200" if begun.startswith(whole) else b"")
 
 
 def test_a_stream_needs_a_login_and_ends_when_its_token_changes(
