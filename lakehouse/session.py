@@ -29,10 +29,11 @@ PINNED: Final = {"pyspark": "4.2.0", "delta-spark": "4.4.0"}
 MASKED_NAMES: Final = "(?i)" + "|".join(
     (
         "secret", "password", "passphrase", "credential", "token", "jaas", "keystore[.]key",
-        "(?:access|account|api|private|encryption)[._-]?key",
+        "(?:access|account|api|private|encryption)[ ._-]?key",
     )
 )  # fmt: skip
-"""Spark masks the values of settings and source options with such names. Its own list has neither JAAS nor keys in PEM."""
+"""Spark masks the values of settings and source options with such names. It compares values too, so a key in PEM is masked wherever it
+is. Its own list has neither JAAS nor such keys."""
 MASKED_TEXTS: Final = r"""(?i)(?:password|secret)\s*=\s*(?:"(?:[^"\\]|\\.)*"|'[^']*')"""
 """Parts of plans that Spark masks: a password inside a text, as JAAS has it."""
 
@@ -140,8 +141,6 @@ def spark_conf(
         # The landing's batches go before other work of the session (lakehouse/pools.xml).
         "spark.scheduler.mode": "FAIR",
         "spark.scheduler.allocation.file": f"file:{Path(__file__).with_name('pools.xml').absolute()}",
-        # Spark's own words, and those of Kafka's options that hold a key: plans and logs show a mask in their place.
-        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|jaas|keystore|private key",
         # An idle query asks Kafka for its end offsets this often.
         "spark.sql.streaming.pollingDelay": "100ms",
     }
