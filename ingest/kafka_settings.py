@@ -1,8 +1,8 @@
 """Settings of hop 2: the Kafka cluster and its topics."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 __all__ = ["KafkaSettings"]
 
@@ -67,11 +67,19 @@ class KafkaSettings(BaseModel):
         description="Number of partitions of telemetry.readings. Choose it once: adding partitions later breaks the order of "
         "each device's readings.",
     )
-    replication: int = Field(
-        1,
+    replication: int | None = Field(
+        None,
         ge=1,
-        description="Copies of each partition, at most the number of brokers. From 3 copies on, Kafka accepts records only "
-        "while all copies but at most one are in sync.",
+        le=32_767,
+        description="Copies of each partition of a new topic, at most the number of brokers. Default: 3, or the number of "
+        "brokers where there are fewer.",
+    )
+    min_in_sync: int | None = Field(
+        None,
+        ge=1,
+        le=32_767,
+        description="Copies that must be in sync for Kafka to accept a record (min.insync.replicas). Default: all copies but "
+        "one, and at least two if there are two.",
     )
     retention_bytes: int = Field(
         10 * 1024**3,
@@ -102,3 +110,13 @@ class KafkaSettings(BaseModel):
         default_factory=dict,
         description="More librdkafka options, limited to those that ingest/security.py allows. Any other option is an error.",
     )
+
+    @model_validator(mode="after")
+    def _check_copies(self) -> Self:
+        if self.min_in_sync and self.replication and self.min_in_sync > self.replication:
+            message = (
+                f"kafka.min_in_sync is {self.min_in_sync}, but kafka.replication is {self.replication}: Kafka would accept no "
+                "record. Set kafka.min_in_sync to at most kafka.replication"
+            )
+            raise ValueError(message)
+        return self

@@ -139,7 +139,7 @@ def create(
             "-r",
             min=1,
             max=32_767,
-            help="Copies of each partition (default: kafka.replication).",
+            help="Copies of each partition (default: kafka.replication, else 3, or the number of brokers if there are fewer).",
             show_default=False,
         ),
     ] = None,
@@ -157,6 +157,7 @@ def create(
     from deploy.local.text_format import format_counted
     from ingest.contract.errors import FatalError
     from ingest.lag.cluster_probe import is_own_topic
+    from ingest.topics.copies import replication_now
     from ingest.topics.setup import create_topic
 
     if is_own_topic(topic):
@@ -171,10 +172,11 @@ def create(
             f"Kafka at {kafka.bootstrap_servers} already has topic {topic}: see `tidegate topics describe {topic}`."
         )
         raise FatalError(message)
+    number = replication_now(kafka)
     if as_json:
-        show_json({"topic": topic, "partitions": partitions, "replication": kafka.replication, "settings": own})
+        show_json({"topic": topic, "partitions": partitions, "replication": number, "settings": own})
         return
-    copies = "1 copy" if kafka.replication == 1 else f"{kafka.replication} copies"
+    copies = "1 copy" if number == 1 else f"{number} copies"
     typer.echo(f"Created topic {topic}: {format_counted(partitions, 'partition')}, {copies} of each.", err=True)
 
 

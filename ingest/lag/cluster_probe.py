@@ -20,6 +20,7 @@ from ingest.lag.cluster_reader import ClusterReader
 from ingest.lag.cluster_state import ClusterState, GroupPartition, PartitionState
 from ingest.lag.group_reader import GroupReader
 from ingest.lag.tracker import LagTracker
+from ingest.topics.copies import wanted_copies
 from monitoring.periodic_query import IncompleteError
 
 __all__ = ["LAND_TOPICS", "ClusterProbe", "Samples", "cluster_samples", "is_own_topic", "unreachable_samples"]
@@ -131,7 +132,8 @@ class ClusterProbe:
         self._unreadable = []
         groups = [one for name in self._wanted_groups() for one in self._group(name, partitions, until)]
         self._lags.keep(groups)
-        return ClusterState(brokers, tuple(partitions), tuple(groups), self._facts.min_in_sync)
+        wanted = wanted_copies(self._settings, brokers)
+        return ClusterState(brokers, tuple(partitions), tuple(groups), self._facts.min_in_sync, wanted)
 
     def _wanted_groups(self) -> list[str]:
         """Return the wanted groups, and make and close readers so that each group has exactly one."""
@@ -199,6 +201,7 @@ def cluster_samples(state: ClusterState) -> Samples:
         "kafka_topic_partitions": [((topic,), float(count)) for topic, count in counts.items()],
         **_partitions(state.partitions),
         "tidegate_kafka_under_min_isr_partitions": _under_min_isr(state),
+        "tidegate_kafka_missing_copies": [((topic,), float(state.missing_copies(topic))) for topic in counts],
         **_groups(state.groups),
     }
 

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ingest.topics.copies import Copies
+
 __all__ = ["ClusterState", "GroupPartition", "PartitionState", "TopicRetention", "TopicSettings"]
 
 
@@ -72,12 +74,22 @@ class ClusterState:
         partitions: of all topics.
         groups: of all groups.
         min_in_sync: per topic, how many replicas must be in sync for Kafka to accept a record; where this user may see it.
+        wanted: what the settings ask for on a cluster of this size.
     """
 
     brokers: int
     partitions: tuple[PartitionState, ...]
     groups: tuple[GroupPartition, ...]
     min_in_sync: Mapping[str, int] = field(default_factory=dict)
+    wanted: Copies = Copies(1, 1)
+
+    def missing_copies(self, topic: str) -> int:
+        """Return how many copies an acknowledged record of the topic may lack, compared with the settings; 0 if none."""
+        replicas = min((len(one.replicas) for one in self.partitions if one.topic == topic), default=0)
+        missing = self.wanted.replication - replicas
+        if topic in self.min_in_sync:
+            missing = max(missing, self.wanted.min_in_sync - min(self.min_in_sync[topic], replicas))
+        return max(0, missing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,11 @@ from ingest.topics.admin import (
     partition_counts,
     result_of,
 )
+from ingest.topics.copies import Copies, copies_config, read_copies, wanted_copies
 from ingest.topics.describe import TopicState, describe_topics
 from ingest.topics.rights import is_denied, missing_right
 
-__all__ = ["await_topics", "create_topic", "delete_topic", "ensure_topics", "wanted_config"]
+__all__ = ["await_topics", "create_topic", "delete_topic", "ensure_topics", "topic_differences", "wanted_config"]
 
 _REFUSED: Final = frozenset(
     {
@@ -57,19 +58,44 @@ def ensure_topics(settings: KafkaSettings, *, on_made: Callable[[str], None] = l
     existing = partition_counts(client, settings)
     missing = [spec for spec in specs if spec.name not in existing]
     if missing:
-        new = [NewTopic(s.name, s.partitions, settings.replication, config=_wanted(s, settings)) for s in missing]
+        copies = wanted_copies(settings, read_copies(client, settings).brokers)
+        new = [NewTopic(s.name, s.partitions, copies.replication, config=_wanted(s, copies)) for s in missing]
         for name, future in client.create_topics(new, request_timeout=TIMEOUT_SECONDS).items():
-            if _created(future, name, settings):
+            if _created(future, name, settings, copies):
                 on_made(name)
         await_topics(client, [spec.name for spec in missing])
-    states = describe_topics(settings, [spec.name for spec in specs if spec.name in existing])
-    return [line for spec in specs if spec.name in states for line in _drift(spec, states[spec.name], settings)]
+    differences = topic_differences(settings, [spec.name for spec in specs if spec.name in existing])
+    return [line for lines in differences.values() for line in lines]
+
+
+def topic_differences(settings: KafkaSettings, names: Sequence[str] | None = None) -> dict[str, list[str]]:
+    """Return one sentence per difference between an existing topic of Tidegate and the settings, by topic.
+
+    Topics that do not exist are left out. Without `names` it compares all topics of Tidegate but those of SQL streams.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
+    specs = [spec for spec in _specs(settings, settings.partitions) if names is None or spec.name in names]
+    states = describe_topics(settings, [spec.name for spec in specs]) if specs else {}
+    if not states:
+        return {}
+    has = read_copies(admin_client(settings), settings)
+    copies = wanted_copies(settings, has.brokers)
+    return {
+        spec.name: [
+            *_drift(spec, states[spec.name], copies),
+            *_fewer_or_more(spec.name, has.by_topic.get(spec.name), copies.replication),
+        ]
+        for spec in specs
+        if spec.name in states
+    }
 
 
 def create_topic(
     settings: KafkaSettings, name: str, *, partitions: int, config: Mapping[str, str] | None = None
 ) -> bool:
-    """Create a topic with `kafka.replication` copies; True if it was created, False if it existed.
+    """Create a topic with as many copies as the settings ask for; True if it was created, False if it existed.
 
     Returns when Kafka shows it.
 
@@ -83,11 +109,12 @@ def create_topic(
     client = admin_client(settings)
     if name in partition_counts(client, settings):
         return False
+    copies = wanted_copies(settings, read_copies(client, settings).brokers)
     if config is None:
         first, *_ = _specs(settings, partitions)
-        config = _wanted(first, settings)
-    new = NewTopic(name, partitions, settings.replication, config=dict(config))
-    is_new = any(_created(made, name, settings) for made in client.create_topics([new]).values())
+        config = _wanted(first, copies)
+    new = NewTopic(name, partitions, copies.replication, config=dict(config))
+    is_new = any(_created(made, name, settings, copies) for made in client.create_topics([new]).values())
     await_topics(client, [name])
     return is_new
 
@@ -135,7 +162,7 @@ def _is_late(future: "Future[Any]", seconds: float, *, there: bool) -> bool:
     return not there or any(one.leader is None for one in found.partitions)
 
 
-def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool:
+def _created(future: "Future[None]", name: str, settings: KafkaSettings, copies: Copies) -> bool:
     """Return True if the topic was created, False if another client was faster."""
     try:
         result_of(future)
@@ -147,7 +174,7 @@ def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool
             return False
         if code == KafkaError.INVALID_REPLICATION_FACTOR:
             message = (
-                f"Kafka cannot create topic {name} with {settings.replication} copies: {error.args[0].str()} Set "
+                f"Kafka cannot create topic {name} with {copies.replication} copies: {error.args[0].str()} Set "
                 "--replication, or kafka.replication in the settings, to at most the number of brokers."
             )
             raise ConfigError(message) from error
@@ -163,9 +190,14 @@ def _created(future: "Future[None]", name: str, settings: KafkaSettings) -> bool
 
 
 def wanted_config(settings: KafkaSettings, name: str) -> dict[str, str]:
-    """Return the settings' configuration of one topic; topics of derived streams are kept like `telemetry.readings`."""
+    """Return the settings' configuration of one topic; topics of derived streams are kept like `telemetry.readings`.
+
+    Raises:
+        RetryableError: Kafka does not answer.
+    """
     readings, *others = _specs(settings, settings.partitions)
-    return _wanted(next((spec for spec in others if spec.name == name), readings), settings)
+    copies = wanted_copies(settings, read_copies(admin_client(settings), settings).brokers)
+    return _wanted(next((spec for spec in others if spec.name == name), readings), copies)
 
 
 def _specs(settings: KafkaSettings, partitions: int) -> Sequence[TopicSpec]:
@@ -177,21 +209,28 @@ def _specs(settings: KafkaSettings, partitions: int) -> Sequence[TopicSpec]:
     )
 
 
-def _wanted(spec: TopicSpec, settings: KafkaSettings) -> dict[str, str]:
-    if settings.replication < 3:
-        return spec.config
-    durable = {"min.insync.replicas": str(settings.replication - 1), "unclean.leader.election.enable": "false"}
-    return spec.config | durable
+def _wanted(spec: TopicSpec, copies: Copies) -> dict[str, str]:
+    return spec.config | copies_config(copies)
 
 
-def _drift(spec: TopicSpec, state: TopicState, settings: KafkaSettings) -> list[str]:
+def _fewer_or_more(name: str, has: int | None, wanted: int) -> list[str]:
+    """Return the difference in copies. Kafka's protocol can add copies, but this client library cannot ask for it."""
+    if has is None or has == wanted:
+        return []
+    return [
+        f"Topic {name} has {has} {'copy' if has == 1 else 'copies'} of each partition, the settings say {wanted}. Tidegate uses "
+        f"it unchanged. Change the copies with Kafka's kafka-reassign-partitions, or set kafka.replication = {has}."
+    ]
+
+
+def _drift(spec: TopicSpec, state: TopicState, copies: Copies) -> list[str]:
     lines = []
     if state.partitions != spec.partitions:
         lines.append(
             f"Topic {spec.name} has {state.partitions} partitions, the settings say {spec.partitions}. Tidegate uses it "
             "unchanged: another number would send known devices to other partitions and break their order."
         )
-    for key, wanted in _wanted(spec, settings).items():
+    for key, wanted in _wanted(spec, copies).items():
         has = state.config.get(key, wanted)
         if has != wanted:
             lines.append(

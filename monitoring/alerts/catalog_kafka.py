@@ -183,6 +183,27 @@ KAFKA: Final = (
         text="{value} partitions have fewer replicas in sync than min.insync.replicas.",
         impact="Kafka refuses records for these partitions, so the gateway does not acknowledge their messages.",
     ),
+    Alert(
+        name="TidegateKafkaTooFewCopies",
+        part="kafka",
+        severity="warning",
+        signal=_positive(select("tidegate_kafka_missing_copies", job=MONITOR)),
+        for_seconds=60,
+        summary="A topic keeps fewer copies than the settings ask for",
+        text="An acknowledged record of {topic} may have {value} copies fewer than the settings ask for.",
+        impact="If a broker loses its disk, acknowledged records may be lost for good.",
+        causes=(
+            "The topic was created with fewer copies, for example while the cluster had fewer brokers.",
+            "Somebody lowered `min.insync.replicas` of the topic.",
+            "`kafka.replication` or `kafka.min_in_sync` was raised after the topic was created.",
+        ),
+        actions=(
+            "`tidegate doctor --config FILE`: compare each topic with the settings.",
+            "`tidegate topics set TOPIC --as-settings`: apply `min.insync.replicas` of the settings.",
+            "Add copies with Kafka's `kafka-reassign-partitions`, or set `kafka.replication` to what the topic has.",
+        ),
+        follows=("TidegateKafkaUnreachable",),
+    ),
     _replica_alert(
         "KafkaOfflinePartitionCount",
         Either(

@@ -32,6 +32,11 @@ KAFKA: Final = (
         "Partitions of the topic with fewer replicas in sync than min.insync.replicas: Kafka rejects records for them.",
         ("topic",),
     ),
+    MetricFamily(
+        "tidegate_kafka_missing_copies",
+        "Copies that an acknowledged record of the topic may lack, compared with kafka.replication and kafka.min_in_sync.",
+        ("topic",),
+    ),
     MetricFamily("kafka_consumergroup_current_offset", "Next offset that the group reads.", _GROUP),
     MetricFamily(
         "kafka_consumergroup_lag", "Records that the group has not read; grows while the stream is down.", _GROUP

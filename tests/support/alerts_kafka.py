@@ -95,6 +95,15 @@ CASES: list[Case] = [
         topic="telemetry.readings",
     ),
     *gauge(
+        "TidegateKafkaTooFewCopies",
+        "tidegate_kafka_missing_copies",
+        "monitor",
+        good=0,
+        bad=2,
+        seconds=60,
+        topic="telemetry.readings",
+    ),
+    *gauge(
         "KafkaOfflinePartitionCount",
         "kafka_controller_kafkacontroller_offlinepartitionscount",
         "kafka",

@@ -11,6 +11,7 @@ from ingest.lag.cluster_probe import cluster_samples, unreachable_samples
 from ingest.lag.cluster_state import ClusterState, GroupPartition, PartitionState, TopicRetention
 from ingest.lag.kafka_clock import KafkaClock
 from ingest.lag.tracker import UnreadTimes
+from ingest.topics.copies import Copies
 from monitoring.metrics.monitor import KAFKA
 
 KEY = ("group", "topic", 0)
@@ -182,3 +183,27 @@ class TestSamples:
         other = PartitionState("b", 0, 0, 9, 1, (1, 2, 3), ())
         samples = cluster_samples(ClusterState(1, (*partitions, other), (), {"a": least}))
         assert samples["tidegate_kafka_under_min_isr_partitions"] == [(("a",), told)], "of `b` nobody knows the bound"
+
+    @pytest.mark.parametrize(
+        ("replicas", "least", "wanted", "missing"),
+        [
+            ((1, 2, 3), 2, Copies(3, 2), 0.0),
+            ((1, 2, 3), 1, Copies(3, 2), 1.0),
+            # Kafka takes one copy for enough where there is only one, whatever min.insync.replicas says.
+            ((1,), 2, Copies(3, 2), 2.0),
+            ((1, 2), 2, Copies(3, 2), 1.0),
+            ((1, 2), None, Copies(2, 2), 0.0),
+            ((1, 2, 3), 3, Copies(2, 1), 0.0),
+        ],
+    )
+    def test_copies_that_an_acknowledged_record_lacks(
+        self, replicas: tuple[int, ...], least: int | None, wanted: Copies, missing: float
+    ) -> None:
+        """K17: one copy was enough for PUBACK, and nothing watched it."""
+        partitions = (
+            PartitionState("a", 0, 0, 9, 1, (1, 2, 3), (1, 2, 3)),
+            PartitionState("a", 1, 0, 9, 1, replicas, replicas),
+        )
+        known = {} if least is None else {"a": least}
+        samples = cluster_samples(ClusterState(3, partitions, (), known, wanted))
+        assert samples["tidegate_kafka_missing_copies"] == [(("a",), missing)]
