@@ -32,6 +32,7 @@ from deploy.commands import (
     export,
     gateway,
     groups,
+    init,
     logs,
     maintain,
     make_topics,
@@ -86,6 +87,7 @@ profile.register(app)
 route.register(app)
 doctor.register(app)
 config.register(app)
+init.register(app)
 gateway.register(app)
 stream.register(app)
 make_topics.register(app)

@@ -35,6 +35,7 @@ __all__ = [
     "Settings",
     "child_environment",
     "data_dir",
+    "environment_name",
     "fault_folder",
     "java_locale",
     "load_settings",
@@ -146,6 +147,11 @@ def load_settings(
     settings = read_secret_files(settings, origins)
     note_secrets(settings)
     return settings
+
+
+def environment_name(path: str) -> str:
+    """Return the environment variable that sets `section.field`."""
+    return ENV_PREFIX + path.replace(".", "__").upper()
 
 
 def _merge_environment(values: dict[str, Any], environ: Mapping[str, str], origins: ValueOrigins) -> None:

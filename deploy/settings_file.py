@@ -1,25 +1,38 @@
 """Settings files: read a person's TOML file, and write the file that a part starts with."""
 
+import contextlib
 import json
 import os
 import re
+import textwrap
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
 
 from gateway.mqtt.session_text import shown_client_id
 from ingest.contract.errors import ConfigError
 
-__all__ = ["MAX_FILE_BYTES", "mask_extra", "read_toml", "to_toml", "write_private"]
+__all__ = [
+    "MAX_FILE_BYTES",
+    "check_absent",
+    "mask_extra",
+    "read_toml",
+    "to_commented_toml",
+    "to_toml",
+    "write_new",
+    "write_private",
+]
 
 MASK: Final = "**********"
 MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 """A running gateway reads its file between two messages, so the file must be small."""
 SECRET_NAME: Final = re.compile(r"secret|password|token|key|credential|jaas", re.IGNORECASE)
 """Names of pass-through options that are probably secrets."""
+WIDEST: Final = 110
 
 
 def read_toml(file: Path) -> dict[str, Any]:
@@ -59,6 +72,56 @@ def to_toml(model: BaseModel, *, mask_secrets: bool = False) -> str:
     return _Writer(mask_secrets).tables(model)
 
 
+def to_commented_toml(
+    values: Mapping[str, Any],
+    model: type[BaseModel],
+    *,
+    secrets: Mapping[str, str] | None = None,
+    head: Sequence[str] = (),
+) -> str:
+    """Return values as a settings file for a person: each key follows its description, and no secret is in it.
+
+    Args:
+        values: plain values by section and field, as in the file; a list is an array of tables.
+        model: the settings, which have the descriptions.
+        secrets: `section.field` of each secret that is needed, to the environment variable that holds it.
+        head: comments at the top.
+    """
+    lines = [line for text in head for line in _comment(text)]
+    for section, field in model.model_fields.items():
+        given = values.get(section)
+        needed = {
+            path.partition(".")[2]: name for path, name in (secrets or {}).items() if path.startswith(f"{section}.")
+        }
+        if given or needed:
+            lines += ["", *_comment(field.description or "")]
+            lines += (
+                _tables(section, given) if isinstance(given, list) else _section(section, given or {}, field, needed)
+            )
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _tables(section: str, items: Sequence[Mapping[str, Any]]) -> list[str]:
+    return "\n".join(f"[[{section}]]\n{_Writer(False).plain(item)}" for item in items).splitlines()
+
+
+def _section(section: str, given: Mapping[str, Any], field: FieldInfo, needed: Mapping[str, str]) -> list[str]:
+    lines = [f"[{section}]"]
+    inner = field.annotation
+    fields = inner.model_fields if isinstance(inner, type) and issubclass(inner, BaseModel) else {}
+    for name in [*fields, *(name for name in given if name not in fields)]:
+        if name in given or name in needed:
+            lines += _comment((fields[name].description if name in fields else None) or "")
+            secret = f"# {name}: in the environment variable {needed.get(name)}"
+            lines.append(_Writer(False).plain({name: given[name]}).rstrip("\n") if name in given else secret)
+    return lines
+
+
+def _comment(text: str) -> list[str]:
+    shown = "".join(sign if sign.isprintable() else "?" for sign in text)
+    return [f"# {line}" for line in textwrap.wrap(shown, WIDEST, break_long_words=False, break_on_hyphens=False)]
+
+
 class _Writer:
     def __init__(self, mask_secrets: bool) -> None:
         self._mask = mask_secrets
@@ -74,6 +137,10 @@ class _Writer:
             else:
                 tables.append(f"[{section}]\n{self._pairs(value)}")
         return "\n".join(tables)
+
+    def plain(self, values: Mapping[str, Any]) -> str:
+        """Return the lines of plain values; None is left out."""
+        return "".join(f"{name} = {self._value(value)}\n" for name, value in values.items() if value is not None)
 
     def _pairs(self, section: BaseModel) -> str:
         return "".join(f"{name} = {self._value(self._shown(name, value))}\n" for name, value in _given(section))
@@ -118,3 +185,34 @@ def write_private(file: Path, text: str) -> None:
         os.fchmod(out.fileno(), 0o600)
         out.write(text)
     part.replace(file)
+
+
+def check_absent(file: Path) -> None:
+    """Raise ConfigError if the file exists."""
+    if file.exists():
+        msg = f"{file} exists and stays as it is. Name another file, or replace it with --force."
+        raise ConfigError(msg)
+
+
+def write_new(file: Path, text: str, *, overwrite: bool = False) -> None:
+    """Write a file completely or not at all; a file that exists stays, unless `overwrite` says otherwise.
+
+    Raises:
+        ConfigError: the file exists, or cannot be written.
+    """
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        if not overwrite:
+            # Takes the name if it is free, also if another process wants it at this moment.
+            file.open("x").close()
+        part.replace(file)
+    except FileExistsError:
+        check_absent(file)
+        raise
+    except OSError as error:
+        msg = f"{file} cannot be written ({error.strerror}). Name a file in a folder that exists and is writable."
+        raise ConfigError(msg) from error
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)

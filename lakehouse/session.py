@@ -32,8 +32,8 @@ MASKED_NAMES: Final = "(?i)" + "|".join(
         "(?:access|account|api|private|encryption)[ ._-]?key",
     )
 )  # fmt: skip
-"""Spark masks the values of settings and source options with such names. It compares values too, so a key in PEM is masked wherever it
-is. Its own list has neither JAAS nor such keys."""
+"""Spark masks the values of settings and source options with such names. It compares values too, so it also
+masks a key in PEM. Its own list has neither JAAS nor such keys."""
 MASKED_TEXTS: Final = r"""(?i)(?:password|secret)\s*=\s*(?:"(?:[^"\\]|\\.)*"|'[^']*')"""
 """Parts of plans that Spark masks: a password inside a text, as JAAS has it."""
 

@@ -37,16 +37,9 @@ def validate(config: OptionalConfig = None, as_json: Json = False) -> None:
     Exit 78 if it is wrong, with each wrong key, its line and a suggestion.
     """
     from deploy.settings import load_settings
-    from gateway.profiles.policy import make_policy
-    from gateway.routes import compile_routes
-    from ingest.contract.errors import ConfigError
-    from monitoring.page.page_tokens import exposure_fault
+    from deploy.settings_check import check_settings
 
-    settings = load_settings(config)
-    if fault := exposure_fault(settings.monitoring):
-        raise ConfigError(fault)
-    compile_routes(settings.routes, settings.gateway)
-    make_policy(settings.gateway, settings.routes)
+    check_settings(load_settings(config))
     if as_json:
         show_json({"valid": True, "file": str(config) if config else None})
     else:

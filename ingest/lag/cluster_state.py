@@ -3,10 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from ingest.topics.copies import Copies
 
 __all__ = ["ClusterState", "GroupPartition", "PartitionState", "TopicRetention", "TopicSettings"]
+
+_ONE: Final = Copies(1, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class ClusterState:
     partitions: tuple[PartitionState, ...]
     groups: tuple[GroupPartition, ...]
     min_in_sync: Mapping[str, int] = field(default_factory=dict)
-    wanted: Copies = Copies(1, 1)
+    wanted: Copies = _ONE
 
     def missing_copies(self, topic: str) -> int:
         """Return how many copies an acknowledged record of the topic may lack, compared with the settings; 0 if none."""

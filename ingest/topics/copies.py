@@ -50,14 +50,16 @@ def copies_config(copies: Copies) -> dict[str, str]:
     return {MIN_IN_SYNC: str(copies.min_in_sync), "unclean.leader.election.enable": "false"}
 
 
-def read_copies(client: AdminClient, settings: KafkaSettings) -> TopicCopies:
+def read_copies(
+    client: AdminClient, settings: KafkaSettings, *, timeout_seconds: float = TIMEOUT_SECONDS
+) -> TopicCopies:
     """Return the copies of every topic that this user sees.
 
     Raises:
         RetryableError: Kafka does not answer.
     """
     try:
-        found = client.list_topics(timeout=TIMEOUT_SECONDS)
+        found = client.list_topics(timeout=timeout_seconds)
     except KafkaException as error:
         raise no_answer_error(settings, error, "listing brokers and topics") from error
     fewest = {
