@@ -44,12 +44,14 @@ class FirstFile:
         secrets: environment variable to a description of its secret.
         left_out: keys of an imported file that it lacks.
         replication: copies of each partition in the file; None if Kafka decides at the gateway's first start.
+        kafka_user: user of the settings at Kafka; None without a login.
     """
 
     file: Path
     secrets: Mapping[str, str]
     left_out: Sequence[LeftOut]
     replication: int | None
+    kafka_user: str | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON-ready data."""
@@ -58,7 +60,7 @@ class FirstFile:
             "environment": dict(self.secrets),
             "left_out": [asdict(one) for one in self.left_out],
             "replication": self.replication,
-            "next": [command for _why, commands in next_steps(self.file) for command in commands],
+            "next": [command for _why, commands in next_steps(self.file, self.kafka_user) for command in commands],
         }
 
 
@@ -117,7 +119,7 @@ def write_first_file(
         for secret, (user, words) in _SECRETS.items()
         if whole.get(user)
     }
-    return FirstFile(file, words, tuple(left_out), settings.kafka.replication)
+    return FirstFile(file, words, tuple(left_out), settings.kafka.replication, settings.kafka.sasl_username)
 
 
 def _by_section(values: Values, settings: Settings) -> dict[str, Any]:
@@ -140,10 +142,14 @@ def _check_text(text: str, settings: Settings) -> None:
         raise ConfigError(message)
 
 
-def next_steps(file: Path) -> Iterator[tuple[str, list[str]]]:
+def next_steps(file: Path, user: str | None) -> Iterator[tuple[str, list[str]]]:
     """Yield each step after the file is written, with its commands."""
     name, where = command_name(), f"--config {shlex.quote(str(file))}"
-    yield "Let an administrator grant the Kafka user its rights", [f"{name} topics acl {where}"]
+    roles = "--role gateway --role stream --role reader"
+    yield (
+        "As an administrator of Kafka, show the rights that the user needs, and grant them with --apply",
+        [f"{name} topics acl --principal User:{shlex.quote(user or 'ANONYMOUS')} {roles} {where}"],
+    )
     yield "Check this machine and the servers", [f"{name} doctor {where}"]
     hops = [f"{name} gateway {where}", f"{name} stream {where} --log-dir /var/log/tidegate"]
     yield "Start each hop under a supervisor", [*hops, f"{name} monitor {where}", f"{name} canary {where}"]
@@ -159,7 +165,7 @@ def steps_text(made: FirstFile) -> str:
         steps.append(
             ("Set the secrets in the environment of each command and process. The file does not hold them", lines)
         )
-    steps += next_steps(made.file)
+    steps += next_steps(made.file, made.kafka_user)
     lines = []
     for number, (why, commands) in enumerate(steps, 1):
         lines += [f"{number}. {why}:", *(f"     {command}" for command in commands)]

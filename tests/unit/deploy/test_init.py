@@ -55,7 +55,8 @@ def test_flags_alone_write_a_valid_commented_file_without_secrets(
     assert "s3cret" not in text + shown.out + shown.err
     assert "TIDEGATE_MQTT__PASSWORD" in shown.out
     assert "password of the Kafka user tg" in shown.out
-    for step in ("topics acl", "doctor", "gateway", "stream", "monitor", "canary"):
+    assert "tidegate topics acl --principal User:tg --role gateway --role stream --role reader" in shown.out
+    for step in ("doctor", "gateway", "stream", "monitor", "canary"):
         assert f"tidegate {step} --config {file}" in shown.out
     assert run(["config", "validate", "--config", str(file)]) == 0
 

@@ -1,0 +1,75 @@
+"""All findings of `tidegate doctor --config`: each server is asked once, and a check that cannot run is a finding too."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from deploy.doctor.certificate_checks import check_certificate_files, check_server_certificates
+from deploy.doctor.client_checks import check_clients, filters_of_others
+from deploy.doctor.clock_checks import check_broker_clock, check_kafka_clock
+from deploy.doctor.kafka_checks import check_topics, read_facts
+from deploy.doctor.mqtt_checks import check_broker, check_filters
+from deploy.doctor.place_checks import check_places, check_spark
+from deploy.local.preflight import PreflightCheck
+from deploy.settings import Settings
+from gateway.memory.known_gateways import is_gateway_record, known_gateways
+from gateway.memory.restart_state import SessionRecord
+from gateway.mqtt.broker_check import ask_broker
+from ingest.contract.errors import FatalError, TidegateError
+from ingest.gateway_state import read_state
+from ingest.kafka_settings import KafkaSettings
+
+__all__ = ["examine_production"]
+
+
+def examine_production(
+    settings: Settings, *, has_broker: bool, has_kafka: bool, outage_seconds: float, timeout_seconds: float
+) -> Iterator[PreflightCheck]:
+    """Yield the findings about places, certificates, broker, Kafka and clocks.
+
+    Args:
+        settings: of the pipeline.
+        has_broker: whether the broker's port answers; else it is not asked again.
+        has_kafka: the same for Kafka.
+        outage_seconds: longest outage of the stream that must lose nothing.
+        timeout_seconds: patience for each answer.
+    """
+    yield from check_places(settings)
+    yield from check_spark(settings, timeout_seconds=timeout_seconds)
+    yield from check_certificate_files(settings)
+    yield from check_server_certificates(settings)
+    if has_broker:
+        yield from _tried("mqtt login", lambda: _broker(settings, timeout_seconds))
+    now_ms = time.time_ns() // 1_000_000
+    gateways: dict[str, SessionRecord] = {}
+    if has_kafka:
+        yield from _tried("topics", lambda: check_topics(read_facts(settings.kafka), outage_seconds=outage_seconds))
+        yield from _tried("client id", lambda: _clients(settings, gateways, now_ms))
+        yield from _tried("clock", lambda: check_kafka_clock(settings.kafka))
+    yield from check_filters(settings, filters_of_others(settings, gateways, now_ms=now_ms))
+
+
+def _broker(settings: Settings, timeout_seconds: float) -> Iterator[PreflightCheck]:
+    answer = ask_broker(settings.mqtt, timeout_seconds=timeout_seconds)
+    yield from check_broker(settings, answer)
+    yield from check_broker_clock(answer.clock)
+
+
+def _clients(settings: Settings, gateways: dict[str, SessionRecord], now_ms: int) -> Iterator[PreflightCheck]:
+    """Yield the findings about names, and fill in the gateways for the check of the filters."""
+    gateways |= _read_gateways(settings.kafka)
+    yield from check_clients(settings, gateways, now_ms=now_ms)
+
+
+def _read_gateways(kafka: KafkaSettings) -> Mapping[str, SessionRecord]:
+    """Return the gateways' records; none if the topic does not exist yet, or if this user may not read it."""
+    try:
+        return known_gateways(read_state(kafka, wanted=is_gateway_record, stall_seconds=5.0))
+    except FatalError:
+        return {}
+
+
+def _tried(name: str, ask: Callable[[], Iterator[PreflightCheck]]) -> Iterator[PreflightCheck]:
+    try:
+        yield from ask()
+    except TidegateError as error:
+        yield PreflightCheck(name, "fail", str(error))

@@ -1,0 +1,162 @@
+"""Findings about places on this machine: the tables' folder, the checkpoint, disks, and files that the settings name."""
+
+import os
+import shutil
+import socket
+import stat
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from deploy.local.preflight import DISK_NEEDED_BYTES, PreflightCheck
+from deploy.settings import Settings
+from lakehouse.paths import is_local, to_path
+
+__all__ = ["check_places", "check_spark"]
+
+_SHARED: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def check_places(settings: Settings) -> Iterator[PreflightCheck]:
+    """Yield the findings; it writes a small folder where the tables will be, and removes it."""
+    root, checkpoint = settings.lake.root, settings.stream.checkpoint
+    if is_local(root):
+        yield _writable("tables", "lake.root", to_path(root))
+    else:
+        text = f"{root} is not a local folder; the stream checks at its start that it can write there"
+        yield PreflightCheck("tables", "ok", text)
+    if is_local(checkpoint):
+        yield _writable("checkpoint", "stream.checkpoint", to_path(checkpoint))
+    places = {"lake.root": root, "stream.checkpoint": checkpoint}
+    yield from _disks({name: to_path(uri) for name, uri in places.items() if is_local(uri)})
+    yield from _files(settings)
+
+
+def _existing(path: Path) -> Path:
+    """Return the path, or its nearest parent that exists."""
+    whole = path.expanduser().absolute()
+    return next(parent for parent in (whole, *whole.parents) if parent.exists())
+
+
+def _writable(name: str, setting: str, path: Path) -> PreflightCheck:
+    """Do what a commit does: create a file that must not exist, sync it, and move it to its final name."""
+    there = _existing(path)
+    trial = there / f".tidegate-doctor-{uuid.uuid4().hex[:8]}"
+    created = "" if there == path.expanduser().absolute() else f" (it is created in {there})"
+    fix = f"Let this user write there, or name another folder in {setting}."
+    try:
+        trial.mkdir(mode=0o700)
+        _commit(trial)
+    except OSError as error:
+        return PreflightCheck(name, "fail", f"{path}: cannot write to {there} ({error.strerror or error})", fix)
+    except _NotAtomicError as error:
+        text = f"{path}: the file system {error}, so two writers could overwrite each other's commits"
+        return PreflightCheck(name, "fail", text, f"Name a folder on a local disk in {setting}.")
+    finally:
+        shutil.rmtree(trial, ignore_errors=True)
+    return PreflightCheck(name, "ok", f"{path} is writable, with atomic create and rename{created}")
+
+
+class _NotAtomicError(Exception):
+    """The file system lacks what a commit needs; the text says what it does, after `the file system`."""
+
+
+def _commit(folder: Path) -> None:
+    first, final = folder / "0.part", folder / "0.json"
+    with first.open("xb") as out:
+        out.write(b"{}")
+        out.flush()
+        os.fsync(out.fileno())
+    with suppress(FileExistsError):
+        first.open("xb").close()
+        message = "lets a second process create a file that exists"
+        raise _NotAtomicError(message)
+    os.replace(first, final)
+    if first.exists() or final.read_bytes() != b"{}":
+        message = "does not rename a file in one step"
+        raise _NotAtomicError(message)
+
+
+def _disks(places: dict[str, Path]) -> Iterator[PreflightCheck]:
+    """Yield the free space of each disk once."""
+    seen: set[int] = set()
+    for setting, path in places.items():
+        folder = _existing(path)
+        disk = os.stat(folder).st_dev
+        if disk in seen:
+            continue
+        seen.add(disk)
+        used = shutil.disk_usage(folder)
+        text = f"{used.free / 1024**3:.1f} GB of {used.total / 1024**3:.1f} GB free at {folder} ({setting})"
+        if used.free >= DISK_NEEDED_BYTES:
+            yield PreflightCheck("disk", "ok", text)
+        else:
+            yield PreflightCheck(
+                "disk", "warn", text, f"Free some space, or name a folder on another disk in {setting}."
+            )
+
+
+def _files(settings: Settings) -> Iterator[PreflightCheck]:
+    """Yield a finding for each file or folder of the settings that is missing, unreadable or open to others."""
+    gateway, monitoring = settings.gateway, settings.monitoring
+    folders = {"gateway.profiles": gateway.profiles, "gateway.decoders": gateway.decoders}
+    files = {
+        "gateway.device_registry": gateway.device_registry,
+        "monitoring.page_token_file": monitoring.page_token_file,
+    }
+    found = [
+        *(_missing(setting, path, is_folder=True) for setting, path in folders.items() if path),
+        *(_missing(setting, path, is_folder=False) for setting, path in files.items() if path),
+        _session_folder(settings),
+        _open_secret(monitoring.page_token_file),
+    ]
+    yield from (check for check in found if check is not None)
+
+
+def _missing(setting: str, text: str, *, is_folder: bool) -> PreflightCheck | None:
+    path = Path(text)
+    kind = "folder" if is_folder else "file"
+    if path.is_dir() if is_folder else path.is_file():
+        if os.access(path, os.R_OK | (os.X_OK if is_folder else 0)):
+            return None
+        return PreflightCheck("files", "fail", f"{setting}: this user may not read {path}", "Check its permissions.")
+    return PreflightCheck(
+        "files", "fail", f"{setting}: there is no {kind} {path}", f"Create the {kind}, or correct {setting}."
+    )
+
+
+def _session_folder(settings: Settings) -> PreflightCheck | None:
+    if settings.mqtt.session_file is None:
+        return None
+    folder = Path(settings.mqtt.session_file).expanduser().absolute().parent
+    if folder.is_dir() and os.access(folder, os.W_OK | os.X_OK):
+        return None
+    text = f"mqtt.session_file: this user cannot write to {folder}"
+    return PreflightCheck("files", "warn", text, "Create the folder for this user, or correct mqtt.session_file.")
+
+
+def _open_secret(text: str | None) -> PreflightCheck | None:
+    if text is None or not Path(text).is_file() or not os.stat(text).st_mode & _SHARED:
+        return None
+    return PreflightCheck("files", "warn", f"other users may read the token in {text}", f"Run `chmod 600 {text}`.")
+
+
+def check_spark(settings: Settings, *, timeout_seconds: float) -> Iterator[PreflightCheck]:
+    """Yield whether a standalone master answers. A local one starts with the stream; others have tools of their own."""
+    master = settings.stream.master
+    if not master.startswith("spark://"):
+        return
+    silent = []
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout_seconds).close()
+        except (OSError, ValueError) as error:
+            silent.append(f"{address} ({error})")
+        else:
+            yield PreflightCheck("spark", "ok", f"the master at {address} answers")
+            return
+    text = f"no Spark master answers: {', '.join(silent)}"
+    yield PreflightCheck("spark", "fail", text, "Start the master, or correct stream.master (spark://HOST:PORT).")
