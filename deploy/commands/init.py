@@ -140,7 +140,7 @@ def from_telegraf(
 
 
 def _import(source: Path, found: Any, out: Path, given: Sequence[str] | None, *, force: bool, as_json: bool) -> None:
-    head = [f"Imported from {source.name} with `tidegate init`."]
+    head = [f"Imported from {source.name} with `tidegate init`.", *found.notes]
     _write(
         out, {**found.values, **_settings_of(given or ())}, force=force, as_json=as_json, head=head, imported=found,
         flag=lambda question: f"--set {question.setting}=…",

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import SecretStr
 
 from deploy.command_line import command_name
+from deploy.production.imported import LeftOut
 from deploy.production.questions import Values, complete
 from deploy.settings import Settings, environment_name, load_settings
 from deploy.settings_check import check_settings
@@ -17,7 +18,7 @@ from deploy.settings_file import check_absent, to_commented_toml, write_new
 from ingest.contract.errors import ConfigError, TidegateError
 from ingest.topics.copies import read_copies, wanted_copies
 
-__all__ = ["FirstFile", "LeftOut", "find_replication", "steps_text", "write_first_file"]
+__all__ = ["FirstFile", "find_replication", "steps_text", "write_first_file"]
 
 BROKERS_SECONDS: Final = 5.0
 _SECRETS: Final = {
@@ -25,14 +26,6 @@ _SECRETS: Final = {
     "kafka.sasl_password": ("kafka.sasl_username", "password of the Kafka user {}"),
 }
 """Secret to the setting that needs it, and words for it."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A key of another program's file without a counterpart here, and why."""
-
-    key: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +164,7 @@ def steps_text(made: FirstFile) -> str:
         lines += [f"{number}. {why}:", *(f"     {command}" for command in commands)]
     if made.replication is None:
         lines.append(
-            "Kafka did not answer, so the gateway's first start chooses the copies of each partition: 3, or one per broker."
+            "Kafka did not answer with these settings, so the file names no number of copies. The gateway's first start chooses "
+            "3, or one per broker where there are fewer."
         )
     return "\n".join(lines)
