@@ -79,7 +79,8 @@ def pipeline(
     broker.start()
     file = tmp_path / "prod.toml"
     file.write_text(
-        f'[mqtt]\nhost = "{broker.host}"\nport = {broker.port_v5}\nusername = "{broker.username}"\npassword = "{broker.password}"\n'
+        f'[mqtt]\nhost = "{broker.host}"\nport = {broker.port_v5}\nusername = "{broker.username}"\n'
+        f'password = "{broker.password}"\n'
         f'[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\npartitions = 2\n'
         f'[lake]\nroot = "{tmp_path / "tables"}"\n[stream]\ncheckpoint = "{tmp_path / "checkpoints" / "land"}"\n'
     )
