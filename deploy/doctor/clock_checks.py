@@ -75,11 +75,11 @@ def check_broker_clock(clock: tuple[str, float] | None) -> Iterator[PreflightChe
     if clock is None:
         return
     try:
-        told = datetime.fromisoformat(clock[0])
+        broker_time = datetime.fromisoformat(clock[0])
     except ValueError:
         return
-    if told.tzinfo is not None:
-        yield _judge("the broker", told.timestamp() - clock[1], slack_seconds=60.0)
+    if broker_time.tzinfo is not None:
+        yield _judge("the broker", broker_time.timestamp() - clock[1], slack_seconds=60.0)
 
 
 def _judge(whose: str, ahead_seconds: float, *, slack_seconds: float = 0.0) -> PreflightCheck:

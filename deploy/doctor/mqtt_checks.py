@@ -1,10 +1,10 @@
 """Findings about the MQTT broker: login, limits, the session's life, and the gateway's topic filters."""
 
-import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from deploy.local.preflight import PreflightCheck
+from deploy.production.questions import is_loopback
 from deploy.settings import Settings
 from gateway.filter_overlap import find_overlap
 from gateway.gateway_settings import MqttSettings
@@ -32,7 +32,7 @@ def check_broker(settings: Settings, answer: BrokerAnswer) -> Iterator[Preflight
     software = f", {answer.version}" if answer.version else ""
     user = f"user {mqtt.username}" if mqtt.username else "no user"
     yield PreflightCheck("mqtt login", "ok", f"connected with {user} (MQTT {mqtt.protocol}{software})")
-    if mqtt.username and not mqtt.tls and not _is_loopback(mqtt.host):
+    if mqtt.username and not mqtt.tls and not is_loopback(mqtt.host):
         text = f"the password of user {mqtt.username} goes over the network unencrypted"
         yield PreflightCheck("mqtt tls", "warn", text, "Set mqtt.tls = true, and mqtt.port to the broker's TLS port.")
     if mqtt.protocol == "5":
@@ -197,13 +197,6 @@ def _of_others(filters: Iterable[str], others: Mapping[str, Iterable[str]]) -> I
             text = f"{both[0]} overlaps {both[1]} of the running gateway {name}: both receive {both[2]}"
             fix = "Give each gateway filters that do not overlap in mqtt.subscriptions."
             yield PreflightCheck("filters", "fail", text, fix)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _span(seconds: float) -> str:

@@ -10,12 +10,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from deploy.local import artifacts
 from deploy.local.preflight import DISK_NEEDED_BYTES, PreflightCheck
 from deploy.settings import Settings
+from ingest.contract.errors import TidegateError
 from lakehouse.paths import is_local, to_path
 
 __all__ = ["check_places", "check_spark"]
 
+_BUCKETS: Final = ("s3", "s3a", "s3n")
 _SHARED: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -25,13 +28,29 @@ def check_places(settings: Settings) -> Iterator[PreflightCheck]:
     if is_local(root):
         yield _writable("tables", "lake.root", to_path(root))
     else:
-        text = f"{root} is not a local folder; the stream checks at its start that it can write there"
-        yield PreflightCheck("tables", "ok", text)
+        yield _remote(settings)
     if is_local(checkpoint):
         yield _writable("checkpoint", "stream.checkpoint", to_path(checkpoint))
     places = {"lake.root": root, "stream.checkpoint": checkpoint}
     yield from _disks({name: to_path(uri) for name, uri in places.items() if is_local(uri)})
     yield from _files(settings)
+
+
+def _remote(settings: Settings) -> PreflightCheck:
+    """Judge what Spark needs for a bucket; this process cannot write there as Spark does."""
+    root = settings.lake.root
+    scheme = root.partition("://")[0]
+    given = " ".join(f"{name} {value}" for name, value in settings.stream.extra.items())
+    try:
+        has = any("hadoop-aws" in jar.name for jar in artifacts.spark_jars())
+    except TidegateError:
+        has = False
+    if scheme in _BUCKETS and not has and "hadoop-aws" not in given:
+        text = f"Spark has no file system for {root}: the JVM parts do not include hadoop-aws"
+        fix = "Name hadoop-aws and its SDK in stream.extra (spark.jars), or give lake.root a local folder."
+        return PreflightCheck("tables", "fail", text, fix)
+    text = f"{root} is not on this machine, so this check did not write there"
+    return PreflightCheck("tables", "warn", text, "Start the stream: it fails at its first commit if it may not write.")
 
 
 def _existing(path: Path) -> Path:
@@ -110,7 +129,7 @@ def _files(settings: Settings) -> Iterator[PreflightCheck]:
         *(_missing(setting, path, is_folder=True) for setting, path in folders.items() if path),
         *(_missing(setting, path, is_folder=False) for setting, path in files.items() if path),
         _session_folder(settings),
-        _open_secret(monitoring.page_token_file),
+        *(_open_secret(getattr(monitoring, name, None)) for name in ("page_token_file", "read_token_file")),
     ]
     yield from (check for check in found if check is not None)
 

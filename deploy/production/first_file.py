@@ -11,12 +11,13 @@ from pydantic import SecretStr
 
 from deploy.command_line import command_name
 from deploy.production.imported import LeftOut
-from deploy.production.questions import Values, complete
+from deploy.production.questions import PAGE_LOGIN, Values, complete
 from deploy.settings import Settings, environment_name, load_settings
 from deploy.settings_check import check_settings
 from deploy.settings_file import check_absent, to_commented_toml, write_new
 from ingest.contract.errors import ConfigError, TidegateError
 from ingest.topics.copies import read_copies, wanted_copies
+from lakehouse.paths import is_local, to_path
 
 __all__ = ["FirstFile", "find_replication", "steps_text", "write_first_file"]
 
@@ -36,15 +37,13 @@ class FirstFile:
         file: its path.
         secrets: environment variable to a description of its secret.
         left_out: keys of an imported file that it lacks.
-        replication: copies of each partition in the file; None if Kafka decides at the gateway's first start.
-        kafka_user: user of the settings at Kafka; None without a login.
+        settings: as the file has them.
     """
 
     file: Path
     secrets: Mapping[str, str]
     left_out: Sequence[LeftOut]
-    replication: int | None
-    kafka_user: str | None
+    settings: Settings
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON-ready data."""
@@ -52,8 +51,8 @@ class FirstFile:
             "file": str(self.file),
             "environment": dict(self.secrets),
             "left_out": [asdict(one) for one in self.left_out],
-            "replication": self.replication,
-            "next": [command for _why, commands in next_steps(self.file, self.kafka_user) for command in commands],
+            "replication": self.settings.kafka.replication,
+            "next": [command for _why, commands in next_steps(self.file, self.settings) for command in commands],
         }
 
 
@@ -112,7 +111,7 @@ def write_first_file(
         for secret, (user, words) in _SECRETS.items()
         if whole.get(user)
     }
-    return FirstFile(file, words, tuple(left_out), settings.kafka.replication, settings.kafka.sasl_username)
+    return FirstFile(file, words, tuple(left_out), settings)
 
 
 def _by_section(values: Values, settings: Settings) -> dict[str, Any]:
@@ -135,18 +134,30 @@ def _check_text(text: str, settings: Settings) -> None:
         raise ConfigError(message)
 
 
-def next_steps(file: Path, user: str | None) -> Iterator[tuple[str, list[str]]]:
+def next_steps(file: Path, settings: Settings) -> Iterator[tuple[str, list[str]]]:
     """Yield each step after the file is written, with its commands."""
     name, where = command_name(), f"--config {shlex.quote(str(file))}"
+    user = shlex.quote(settings.kafka.sasl_username or "ANONYMOUS")
+    yield "Create the folders of the state, for the user who runs the processes", _folder_commands(settings)
     roles = "--role gateway --role stream --role reader"
     yield (
         "As an administrator of Kafka, show the rights that the user needs, and grant them with --apply",
-        [f"{name} topics acl --principal User:{shlex.quote(user or 'ANONYMOUS')} {roles} {where}"],
+        [f"{name} topics acl --principal User:{user} {roles} {where}"],
     )
     yield "Check this machine and the servers", [f"{name} doctor {where}"]
     hops = [f"{name} gateway {where}", f"{name} stream {where} --log-dir /var/log/tidegate"]
     yield "Start each hop under a supervisor", [*hops, f"{name} monitor {where}", f"{name} canary {where}"]
     yield "Ask the pipeline", [f"{name} status {where}"]
+
+
+def _folder_commands(settings: Settings) -> list[str]:
+    """Return the commands that create the folders, and the page's token if the settings name a file for it."""
+    local = [to_path(uri) for uri in (settings.lake.root, settings.stream.checkpoint) if is_local(uri)]
+    session = [Path(settings.mqtt.session_file).parent] if settings.mqtt.session_file else []
+    folders = sorted({shlex.quote(str(folder)) for folder in (*session, *local)})
+    token = getattr(settings.monitoring, PAGE_LOGIN, None)
+    made = [f"(umask 077; openssl rand -hex 32 > {shlex.quote(str(token))})"] if token else []
+    return [f"mkdir -p {' '.join(folders)}", *made]
 
 
 def steps_text(made: FirstFile) -> str:
@@ -158,11 +169,11 @@ def steps_text(made: FirstFile) -> str:
         steps.append(
             ("Set the secrets in the environment of each command and process. The file does not hold them", lines)
         )
-    steps += next_steps(made.file, made.kafka_user)
+    steps += next_steps(made.file, made.settings)
     lines = []
     for number, (why, commands) in enumerate(steps, 1):
         lines += [f"{number}. {why}:", *(f"     {command}" for command in commands)]
-    if made.replication is None:
+    if made.settings.kafka.replication is None:
         lines.append(
             "Kafka did not answer with these settings, so the file names no number of copies. The gateway's first start chooses "
             "3, or one per broker where there are fewer."

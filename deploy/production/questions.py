@@ -13,8 +13,9 @@ from deploy.settings import load_settings
 from ingest.contract.errors import ConfigError
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.paths import is_local, to_path
+from monitoring.monitoring_settings import MonitoringSettings
 
-__all__ = ["PAGE", "QUESTIONS", "Question", "Values", "answer_all", "complete", "split_page"]
+__all__ = ["PAGE_LOGIN", "QUESTIONS", "Question", "Values", "answer_all", "complete", "is_loopback", "split_page"]
 
 Values = dict[str, Any]
 """Setting to value."""
@@ -29,6 +30,7 @@ _YES: Final = ("y", "yes", "true", "1")
 _TLS_PORT: Final = 8883
 _PLAIN_PORT: Final = 1883
 _STATE: Final = "/var/lib/tidegate"
+PAGE_LOGIN: Final = "read_token_file"
 
 
 def _constant(value: Any) -> Callable[[Values], Any]:
@@ -231,6 +233,8 @@ def complete(values: Mapping[str, Any]) -> Values:
     }
     if _is_name(host := str(whole["monitoring.host"])):
         derived["monitoring.page_hosts"] = [host]
+    if not is_loopback(host) and PAGE_LOGIN in MonitoringSettings.model_fields:
+        derived[f"monitoring.{PAGE_LOGIN}"] = f"{state}/{PAGE_LOGIN.removesuffix('_file')}"
     return {**derived, **whole}
 
 
@@ -242,6 +246,14 @@ def _beside(root: str) -> str:
     folder = PurePosixPath(rest.rstrip("/"))
     parent = folder.parent if folder.parent != PurePosixPath(".") else folder
     return f"{scheme}://{parent}/checkpoints/land"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a server at this address or name."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _is_name(host: str) -> bool:

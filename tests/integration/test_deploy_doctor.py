@@ -9,65 +9,18 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from deploy.cli import run
-from gateway.gateway_settings import MqttSettings
+from deploy.testbed.cluster import open_cluster
 from gateway.memory.restart_state import SessionRecord
-from gateway.mqtt.broker_check import ask_broker
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, OUTCOMES, READINGS
 from ingest.kafka_settings import KafkaSettings
-from ingest.topics.setup import ensure_topics
+from ingest.lag.cluster_probe import ClusterProbe, is_own_topic
+from ingest.topics.overview import topic_overviews
+from ingest.topics.setup import delete_topic, ensure_topics, topic_differences
 
 Captured = pytest.CaptureFixture[str]
-
-
-def mqtt_settings(server: Any, **more: Any) -> MqttSettings:
-    given = {
-        "host": server.host,
-        "port": server.port_v5,
-        "username": server.username,
-        "password": server.password,
-        **more,
-    }
-    return MqttSettings.model_validate(given)
-
-
-def connected(server: Any) -> int:
-    """Sessions that the broker knows, with and without a connection."""
-    figures = ask_broker(mqtt_settings(server)).figures
-    return int(figures.get("broker_clients_connected", 0) + figures.get("broker_clients_disconnected", 0))
-
-
-def test_mosquittos_limits_are_read_and_no_session_is_left(mqtt_broker: Callable[..., Any], wait_until: Any) -> None:
-    server = mqtt_broker("mosquitto", window=50, max_packet_bytes=100_000)
-    server.start()
-    answer = ask_broker(mqtt_settings(server, subscriptions=("a/#", "$share/g/b")))
-    assert answer.refused == ""
-    assert (answer.max_packet_bytes, answer.receive_maximum) == (100_000, 50)
-    assert answer.version.startswith("mosquitto version")
-    assert (answer.denied, answer.at_most_once) == ((), ())
-    assert answer.figures["broker_publish_messages_dropped"] == 0
-    wait_until(lambda: connected(server) <= 1, what="the sessions of the check to be gone")
-
-
-@pytest.mark.parametrize(
-    ("more", "words"), [({"password": "wrong"}, "refuses user tester"), ({"tls": True}, "no MQTT connection")]
-)
-def test_a_wrong_password_and_a_port_without_tls_are_a_sentence(
-    mqtt_broker: Callable[..., Any], more: dict[str, Any], words: str
-) -> None:
-    server = mqtt_broker("mosquitto")
-    server.start()
-    answer = ask_broker(mqtt_settings(server, **more))
-    assert words in answer.refused
-    assert "wrong" not in answer.refused
-
-
-def test_mqtt_311_logs_in_and_shows_nothing(mqtt_broker: Callable[..., Any]) -> None:
-    server = mqtt_broker("mosquitto")
-    server.start()
-    answer = ask_broker(mqtt_settings(server, port=server.port, protocol="3.1.1"))
-    assert (answer.refused, answer.receive_maximum, answer.max_packet_bytes) == ("", None, None)
 
 
 @pytest.fixture
@@ -154,3 +107,61 @@ def test_wrong_settings_are_78_and_not_a_finding(tmp_path: Path, capsys: Capture
     file.write_text('[kafka]\nsasl_username = "u"\n')
     assert run(["doctor", "--config", str(file)]) == 78
     assert "would be ignored" in capsys.readouterr().err
+
+
+def test_three_brokers_get_three_copies_and_one_copy_is_found(
+    tmp_path: Path, capsys: Captured, wait_until: Any
+) -> None:
+    """K17: on three brokers the defaults made topics with one copy, and nothing said so."""
+    with open_cluster(tmp_path / "bed", brokers=3) as cluster:
+        kafka = cluster.settings.model_copy(update={"replication": None, "min_in_sync": None})
+        ensure_topics(kafka)
+        made = {one.name: one for one in topic_overviews(kafka, is_own_topic)}
+        assert {len(part.replicas) for one in made.values() for part in one.partitions} == {3}
+        assert {one.settings.min_in_sync for one in made.values() if one.settings} == {2}
+        assert topic_differences(kafka) == {name: [] for name in made}
+
+        delete_topic(kafka, DEAD_LETTERS)
+        ensure_topics(kafka.model_copy(update={"replication": 1}))
+        change = {"min.insync.replicas": "1"}
+        resource = ConfigResource(
+            ResourceType.TOPIC,
+            READINGS,
+            incremental_configs=[
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in change.items()
+            ],
+        )
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+        admin.incremental_alter_configs([resource])[resource].result(60)
+        found = topic_differences(kafka)
+        assert [words in found[DEAD_LETTERS][-1] for words in ("has 1 copy", "kafka-reassign-partitions")] == [
+            True,
+            True,
+        ]
+        assert "has min.insync.replicas=1, the settings say 2" in " ".join(found[READINGS])
+        probe = ClusterProbe(kafka, list)
+        try:
+            wait_until(
+                lambda: (
+                    dict(probe.look()["tidegate_kafka_missing_copies"])
+                    == {
+                        (READINGS,): 1.0,
+                        (DEAD_LETTERS,): 2.0,
+                        (OUTCOMES,): 0.0,
+                        (GATEWAY_STATE,): 0.0,
+                    }
+                ),
+                what="the monitor to see both",
+            )
+        finally:
+            probe.close()
+
+        file = tmp_path / "prod.toml"
+        file.write_text(f'[mqtt]\nport = 1\n[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\n')
+        assert run(["topics", "set", READINGS, "--as-settings", "--config", str(file)]) == 0
+        capsys.readouterr()
+        wait_until(lambda: topic_differences(kafka)[READINGS] == [], what="the topic to be as the settings say")
+        _, checks = examined(file, capsys)
+        assert ("warn", f"on 3 brokers one copy is enough for an acknowledgement of {DEAD_LETTERS}") in of(
+            checks, "copies"
+        )

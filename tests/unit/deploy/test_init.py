@@ -55,6 +55,7 @@ def test_flags_alone_write_a_valid_commented_file_without_secrets(
     assert "s3cret" not in text + shown.out + shown.err
     assert "TIDEGATE_MQTT__PASSWORD" in shown.out
     assert "password of the Kafka user tg" in shown.out
+    assert "mkdir -p /srv/tide /srv/tide/checkpoints/land /srv/tide/tables" in shown.out
     assert "tidegate topics acl --principal User:tg --role gateway --role stream --role reader" in shown.out
     for step in ("doctor", "gateway", "stream", "monitor", "canary"):
         assert f"tidegate {step} --config {file}" in shown.out
