@@ -1,7 +1,8 @@
 """All findings of `tidegate doctor --config`: each server is asked once, and a check that cannot run is a finding too."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from typing import Final
 
 from deploy.doctor.certificate_checks import check_certificate_files, check_server_certificates
 from deploy.doctor.client_checks import check_clients, filters_of_others
@@ -14,11 +15,13 @@ from deploy.settings import Settings
 from gateway.memory.known_gateways import is_gateway_record, known_gateways
 from gateway.memory.restart_state import SessionRecord
 from gateway.mqtt.broker_check import ask_broker
-from ingest.contract.errors import FatalError, TidegateError
+from ingest.contract.errors import FatalError, MissingRightError, TidegateError
 from ingest.gateway_state import read_state
-from ingest.kafka_settings import KafkaSettings
 
 __all__ = ["examine_production"]
+
+STALL_SECONDS: Final = 5.0
+"""Time without records after which reading the gateways' state fails."""
 
 
 def examine_production(
@@ -56,20 +59,22 @@ def _broker(settings: Settings, timeout_seconds: float) -> Iterator[PreflightChe
 
 def _clients(settings: Settings, gateways: dict[str, SessionRecord], now_ms: int) -> Iterator[PreflightCheck]:
     """Yield the findings about names, and fill in the gateways for the check of the filters."""
-    gateways |= _read_gateways(settings.kafka)
-    yield from check_clients(settings, gateways, now_ms=now_ms)
-
-
-def _read_gateways(kafka: KafkaSettings) -> Mapping[str, SessionRecord]:
-    """Return the gateways' records; none if the topic does not exist yet, or if this user may not read it."""
     try:
-        return known_gateways(read_state(kafka, wanted=is_gateway_record, stall_seconds=5.0))
+        found = read_state(settings.kafka, wanted=is_gateway_record, stall_seconds=STALL_SECONDS)
+    except MissingRightError as error:
+        text = "other gateways are unknown: this user may not read what gateways write about themselves"
+        yield PreflightCheck("client id", "warn", text, f"{error}.")
+        return
     except FatalError:
-        return {}
+        # The topic does not exist, so no gateway has run yet.
+        found = []
+    gateways |= known_gateways(found)
+    yield from check_clients(settings, gateways, now_ms=now_ms)
 
 
 def _tried(name: str, ask: Callable[[], Iterator[PreflightCheck]]) -> Iterator[PreflightCheck]:
     try:
         yield from ask()
     except TidegateError as error:
-        yield PreflightCheck(name, "fail", str(error))
+        text, _, fix = str(error).partition(". ")
+        yield PreflightCheck(name, "fail", text, fix or "Look at the servers' logs, and run the command again.")

@@ -3,10 +3,13 @@
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from deploy.local.preflight import PreflightCheck
+from deploy.local.text_format import format_time_left
+from ingest.contract.errors import RetryableError
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, OUTCOMES, READINGS
 from ingest.kafka_settings import KafkaSettings
 from ingest.lag.cluster_probe import LAND_TOPICS, ClusterProbe, is_own_topic
@@ -20,6 +23,7 @@ __all__ = ["KafkaFacts", "check_topics", "read_facts"]
 NEEDED: Final = (READINGS, DEAD_LETTERS, OUTCOMES, GATEWAY_STATE)
 KEPT: Final = (READINGS, DEAD_LETTERS, OUTCOMES)
 """Topics that must reach back over an outage: the stream reads the first two, the audit all of them."""
+LOOKS: Final = 3
 FAIL_SECONDS: Final = 6 * 3600.0
 WARN_SECONDS: Final = 24 * 3600.0
 """As the alerts TidegateTimeToDataLoss."""
@@ -51,11 +55,19 @@ def read_facts(kafka: KafkaSettings) -> KafkaFacts:
     """
     probe = ClusterProbe(kafka, lambda: [LAND_GROUP])
     try:
-        state = probe.state()
+        state = _state(probe)
     finally:
         probe.close()
     topics = topic_overviews(kafka, is_own_topic)
     return KafkaFacts(state, topics, topic_differences(kafka), time.time())
+
+
+def _state(probe: ClusterProbe) -> ClusterState:
+    """Return the first complete look: a look has three seconds, in which a new client may not get to all brokers."""
+    for _ in range(LOOKS - 1):
+        with suppress(RetryableError):
+            return probe.state()
+    return probe.state()
 
 
 def check_topics(facts: KafkaFacts, *, outage_seconds: float) -> Iterator[PreflightCheck]:
@@ -137,18 +149,20 @@ def _retention(topic: TopicOverview, outage_seconds: float, now: float) -> Itera
         yield PreflightCheck("retention", "warn", text, "Grant the Kafka user DESCRIBE_CONFIGS on the topic.")
         return
     keeps = topic.settings.retention
-    wanted = f"an outage of {_span(outage_seconds)} must lose nothing"
+    wanted = f"an outage of {format_time_left(outage_seconds)} must lose nothing"
     if keeps.seconds < outage_seconds:
-        text = f"{topic.name} keeps records for {_span(keeps.seconds)}, but {wanted}"
+        text = f"{topic.name} keeps records for {format_time_left(keeps.seconds)}, but {wanted}"
         fix = f"Run `tidegate topics set {topic.name} --retention-hours {math.ceil(outage_seconds / 3600)}`."
         yield PreflightCheck("retention", "fail", text, fix)
     elif (reach := _reach(topic, now)) is not None and reach < min(outage_seconds, keeps.seconds):
-        text = f"{topic.name} is full: by its size limit it reaches back only {_span(reach)}, but {wanted}"
+        text = f"{topic.name} is full: by its size limit it reaches back only {format_time_left(reach)}, but {wanted}"
         factor = math.ceil(outage_seconds / reach)
         fix = f"Run `tidegate topics set {topic.name} --retention-bytes BYTES` with about {factor} times its limit."
         yield PreflightCheck("retention", "fail", text, fix)
     else:
-        yield PreflightCheck("retention", "ok", f"{topic.name} keeps records for {_span(keeps.seconds)}; {wanted}")
+        yield PreflightCheck(
+            "retention", "ok", f"{topic.name} keeps records for {format_time_left(keeps.seconds)}; {wanted}"
+        )
 
 
 def _reach(topic: TopicOverview, now: float) -> float | None:
@@ -186,20 +200,11 @@ def _time_left(groups: Sequence[GroupPartition]) -> PreflightCheck:
         return PreflightCheck("checkpoint", "ok", "the stream has read everything")
     ages = [one.lag_seconds for one in behind if one.lag_seconds is not None]
     left = min((one.seconds_to_loss for one in behind if one.seconds_to_loss is not None), default=math.inf)
-    age = f", the oldest {_span(max(ages))} old" if ages else ""
+    age = f", the oldest {format_time_left(max(ages))} old" if ages else ""
     text = f"the stream has not read {sum(one.lag for one in behind):,} records{age}"
     if math.isfinite(left):
-        text += f"; Kafka deletes the first of them in {_span(left)}"
+        text += f"; Kafka deletes the first of them in {format_time_left(left)}"
     if left >= WARN_SECONDS:
         return PreflightCheck("checkpoint", "ok", text)
     fix = "Start the stream, or raise the retention first: `tidegate topics set TOPIC --retention-hours 720`."
     return PreflightCheck("checkpoint", "fail" if left < FAIL_SECONDS else "warn", text, fix)
-
-
-def _span(seconds: float) -> str:
-    if math.isinf(seconds):
-        return "ever"
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:.3g} s"

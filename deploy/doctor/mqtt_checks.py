@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from deploy.local.preflight import PreflightCheck
+from deploy.local.text_format import format_time_left
 from deploy.production.questions import is_loopback
 from deploy.settings import Settings
 from gateway.filter_overlap import find_overlap
@@ -92,7 +93,8 @@ def _packet(settings: Settings, answer: BrokerAnswer) -> PreflightCheck:
 def _session(settings: Settings, answer: BrokerAnswer) -> PreflightCheck:
     wanted = settings.mqtt.session_expiry_seconds
     kept = wanted if answer.session_seconds is None else answer.session_seconds
-    text = f"the broker keeps the gateway's session for {_span(kept)} of absence, mqtt.session_expiry_seconds is {_span(wanted)}"
+    has, asked = format_time_left(kept), format_time_left(wanted)
+    text = f"the broker keeps the gateway's session for {has} of absence, mqtt.session_expiry_seconds is {asked}"
     if kept >= wanted:
         return PreflightCheck("mqtt expiry", "ok", text)
     fix = (
@@ -159,7 +161,9 @@ def check_filters(settings: Settings, others: Mapping[str, Iterable[str]]) -> It
     found = [*_shared(filters), *_twice(filters), *_own_receipts(settings), *_of_others(filters, others)]
     yield from found
     if not found:
-        yield PreflightCheck("filters", "ok", f"{', '.join(filters)}: no overlap")
+        receipts = settings.receipts.enabled and find_overlap(filters, [RECEIPTS])
+        more = "; receipts of other gateways come too, which the gateway ignores" if receipts else ""
+        yield PreflightCheck("filters", "ok", f"{', '.join(filters)}: no overlap{more}")
 
 
 def _shared(filters: Iterable[str]) -> Iterator[PreflightCheck]:
@@ -197,10 +201,3 @@ def _of_others(filters: Iterable[str], others: Mapping[str, Iterable[str]]) -> I
             text = f"{both[0]} overlaps {both[1]} of the running gateway {name}: both receive {both[2]}"
             fix = "Give each gateway filters that do not overlap in mqtt.subscriptions."
             yield PreflightCheck("filters", "fail", text, fix)
-
-
-def _span(seconds: float) -> str:
-    for size, unit in ((_DAY, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds:g} s"

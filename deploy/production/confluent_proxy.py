@@ -40,6 +40,7 @@ _SIMPLE: Final = {
     "producer.security.protocol": ("kafka.security_protocol", str),
 }
 _JAAS: Final = re.compile(r"""\b(username|password)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
+_PAIR: Final = re.compile(r"((?:\\.|[^\\=: \t])*)[ \t]*[=:]?[ \t]*(.*)", re.DOTALL)
 _ANY_LEVEL: Final = re.compile(r"\[\^/\][+*]|\\w[+*]|\[[A-Za-z0-9_\\-]+\][+*]")
 _PLAIN_LEVEL: Final = re.compile(r"(?:[\w $,:;=@~-]|\\[.$+*?()\[\]{}|^-])*")
 
@@ -194,18 +195,26 @@ def read_properties(file: Path) -> Iterator[tuple[str, str]]:
     except OSError as error:
         message = f"{file} cannot be read ({error.strerror}). Name the properties file of the proxy."
         raise ConfigError(message) from error
+    for line in _whole_lines(text):
+        if (pair := _PAIR.fullmatch(line)) is not None:
+            yield _unescaped(pair[1]), _unescaped(pair[2]).rstrip()
+
+
+def _whole_lines(text: str) -> Iterator[str]:
+    """Yield the lines without comments; a line that ends in an odd number of backslashes continues."""
     whole = ""
     for line in text.splitlines():
         part = line.lstrip()
         if not whole and part[:1] in ("", "#", "!"):
             continue
         whole += part
-        if len(part) - len(part.rstrip("\\")) & 1:
+        if (len(part) - len(part.rstrip("\\"))) % 2:
             whole = whole[:-1]
             continue
-        key, value = re.fullmatch(r"((?:\\.|[^\\=: \t])*)[ \t]*[=:]?[ \t]*(.*)", whole, re.DOTALL).groups()  # type: ignore[union-attr]
+        yield whole
         whole = ""
-        yield _unescaped(key), _unescaped(value).rstrip()
+    if whole:
+        yield whole
 
 
 def _unescaped(text: str) -> str:

@@ -94,7 +94,7 @@ def test_retention_below_the_outage_fails_by_age_and_by_size() -> None:
     assert f"topics set {READINGS} --retention-hours 72" in found.fix
     full = overview(READINGS, oldest=50, age_s=DAY)
     (found,) = (one for one in check(facts(full)) if one.state != "ok")
-    assert (found.state, "reaches back only 1 d" in found.text, "3 times" in found.fix) == ("fail", True, True)
+    assert (found.state, "reaches back only 24 h" in found.text, "3 times" in found.fix) == ("fail", True, True)
     assert bad(check(facts(full), outage_seconds=DAY / 2)) == []
     assert bad(check(facts(overview(READINGS, age_s=60.0)))) == [], "a new topic has dropped nothing"
 
@@ -103,10 +103,10 @@ def test_retention_below_the_outage_fails_by_age_and_by_size() -> None:
     ("group", "oldest", "state", "words"),
     [
         ((100, 0, 0.0, math.inf), 0, "ok", "has read everything"),
-        ((90, 10, 3600.0, 6 * DAY), 0, "ok", "the oldest 1 h old; Kafka deletes the first of them in 6 d"),
+        ((90, 10, 3600.0, 6 * DAY), 0, "ok", "the oldest 60 min old; Kafka deletes the first of them in 6 d"),
         ((90, 10, None, None), 0, "ok", "has not read 10 records"),
         ((90, 10, 6.5 * DAY, 0.5 * DAY), 0, "warn", "in 12 h"),
-        ((90, 10, 6.9 * DAY, 3600.0), 0, "fail", "in 1 h"),
+        ((90, 10, 6.9 * DAY, 3600.0), 0, "fail", "in 60 min"),
         ((30, 70, None, 0.0), 50, "fail", "has deleted 20 records that the stream has not read (telemetry.readings/0)"),
         ((None, 100, None, None), 0, "ok", "no stream has landed records"),
     ],

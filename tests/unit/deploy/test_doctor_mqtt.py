@@ -62,7 +62,7 @@ def test_limits_below_the_gateways_are_warnings_with_their_setting() -> None:
     }  # fmt: skip
     assert "20 unacknowledged messages" in of(found, "mqtt limit").text
     assert "gateway.max_payload_bytes" in of(found, "mqtt size").fix
-    assert "for 1 h of absence" in of(found, "mqtt expiry").text
+    assert "for 60 min of absence" in of(found, "mqtt expiry").text
     assert of(check_broker(settings(), BrokerAnswer(session_seconds=0)), "mqtt expiry").state == "fail"
 
 
@@ -119,7 +119,9 @@ def test_filters_that_overlap_are_warnings(filters: tuple[str, ...], words: str)
 
 def test_filters_without_overlap_are_ok_and_response_topics_count() -> None:
     (found,) = check_filters(settings(subscriptions=("a/#", "b/{device}/x")), {})
-    assert found.state == "ok"
+    assert (found.state, "receipts" in found.text) == ("ok", False)
+    (found,) = check_filters(settings(), {})
+    assert (found.state, "receipts of other gateways" in found.text) == ("ok", True)
     chosen = Settings.model_validate(
         {"mqtt": {"subscriptions": ["a/#"]}, "receipts": {"response_topics": ["a/answers/+"]}}
     )
