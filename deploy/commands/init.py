@@ -111,9 +111,9 @@ def from_confluent_mqtt_proxy(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a settings file from the settings of Confluent's MQTT Proxy.
+    """Import Confluent's MQTT Proxy.
 
-    Takes Kafka's servers, security and user, and the topics. Names each key that has no counterpart, with the reason. The
+    Writes a settings file. Takes Kafka's servers, security and user, and the topics. Names each key that has no counterpart, with the reason. The
     proxy is itself what devices connect to, so name the MQTT broker that replaces it with --set mqtt.host=HOST.
     """
     from deploy.production.confluent_proxy import read_proxy
@@ -129,9 +129,9 @@ def from_telegraf(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a settings file from Telegraf's `inputs.mqtt_consumer` and `outputs.kafka`.
+    """Import Telegraf's MQTT and Kafka.
 
-    Takes the broker, its user, TLS files, topics with their data formats, and Kafka's servers, security and user. Names each
+    Writes a settings file from `inputs.mqtt_consumer` and `outputs.kafka`. Takes the broker, its user, TLS files, topics with their data formats, and Kafka's servers, security and user. Names each
     key that has no counterpart, with the reason.
     """
     from deploy.production.telegraf import read_telegraf

@@ -186,10 +186,10 @@ def _unread(facts: KafkaFacts) -> Iterator[PreflightCheck]:
     if lost:
         text = f"Kafka has deleted {sum(lost.values()):,} records that the stream has not read ({', '.join(lost)})"
         fix = "Run `tidegate repair` to see what is lost, and raise the retention of the topic."
-        yield PreflightCheck("checkpoint", "fail", text, fix)
+        yield PreflightCheck("unread", "fail", text, fix)
     elif not any(one.committed is not None for one in groups):
         names = " and ".join(LAND_TOPICS[LAND_GROUP])
-        yield PreflightCheck("checkpoint", "ok", f"no stream has landed records of {names} yet")
+        yield PreflightCheck("unread", "ok", f"no stream has landed records of {names} yet")
     else:
         yield _time_left(groups)
 
@@ -197,7 +197,7 @@ def _unread(facts: KafkaFacts) -> Iterator[PreflightCheck]:
 def _time_left(groups: Sequence[GroupPartition]) -> PreflightCheck:
     behind = [one for one in groups if one.lag]
     if not behind:
-        return PreflightCheck("checkpoint", "ok", "the stream has read everything")
+        return PreflightCheck("unread", "ok", "the stream has read everything")
     ages = [one.lag_seconds for one in behind if one.lag_seconds is not None]
     left = min((one.seconds_to_loss for one in behind if one.seconds_to_loss is not None), default=math.inf)
     age = f", the oldest {format_time_left(max(ages))} old" if ages else ""
@@ -205,6 +205,6 @@ def _time_left(groups: Sequence[GroupPartition]) -> PreflightCheck:
     if math.isfinite(left):
         text += f"; Kafka deletes the first of them in {format_time_left(left)}"
     if left >= WARN_SECONDS:
-        return PreflightCheck("checkpoint", "ok", text)
+        return PreflightCheck("unread", "ok", text)
     fix = "Start the stream, or raise the retention first: `tidegate topics set TOPIC --retention-hours 720`."
-    return PreflightCheck("checkpoint", "fail" if left < FAIL_SECONDS else "warn", text, fix)
+    return PreflightCheck("unread", "fail" if left < FAIL_SECONDS else "warn", text, fix)

@@ -49,7 +49,7 @@ def bad(checks: Iterable[PreflightCheck]) -> list[tuple[str, str]]:
 def test_a_cluster_as_the_settings_want_it_is_ok() -> None:
     found = check(facts())
     assert bad(found) == []
-    assert [one.name for one in found] == ["topics", "copies", "retention", "retention", "retention", "checkpoint"]
+    assert [one.name for one in found] == ["topics", "copies", "retention", "retention", "retention", "unread"]
 
 
 def test_missing_topics_are_named_with_the_one_who_creates_them() -> None:
@@ -117,7 +117,7 @@ def test_the_streams_position_is_compared_with_what_kafka_still_has(
     some = facts(overview(READINGS, oldest=oldest, age_s=6.99 * DAY))
     landing = GroupPartition(LAND_GROUP, READINGS, 0, *group)
     found = check(replace(some, state=replace(some.state, groups=(landing,))))
-    (position,) = (one for one in found if one.name == "checkpoint")
+    (position,) = (one for one in found if one.name == "unread")
     assert (position.state, words in position.text) == (state, True), position.text
 
 
