@@ -113,8 +113,9 @@ def from_confluent_mqtt_proxy(
 ) -> None:
     """Import Confluent's MQTT Proxy.
 
-    Writes a settings file. Takes Kafka's servers, security and user, and the topics. Names each key that has no counterpart, with the reason. The
-    proxy is itself what devices connect to, so name the MQTT broker that replaces it with --set mqtt.host=HOST.
+    Writes a settings file with Kafka's servers, security and user, and the topics. Names each key that has no counterpart,
+    with the reason. The proxy is itself what devices connect to, so name the MQTT broker that replaces it with
+    --set mqtt.host=HOST.
     """
     from deploy.production.confluent_proxy import read_proxy
 
@@ -131,8 +132,8 @@ def from_telegraf(
 ) -> None:
     """Import Telegraf's MQTT and Kafka.
 
-    Writes a settings file from `inputs.mqtt_consumer` and `outputs.kafka`. Takes the broker, its user, TLS files, topics with their data formats, and Kafka's servers, security and user. Names each
-    key that has no counterpart, with the reason.
+    Writes a settings file from `inputs.mqtt_consumer` and `outputs.kafka`: broker, user, TLS files, topics with their data
+    formats, and Kafka's servers, security and user. Names each key that has no counterpart, with the reason.
     """
     from deploy.production.telegraf import read_telegraf
 
