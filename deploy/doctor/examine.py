@@ -17,6 +17,7 @@ from gateway.memory.restart_state import SessionRecord
 from gateway.mqtt.broker_check import ask_broker
 from ingest.contract.errors import FatalError, MissingRightError, TidegateError
 from ingest.gateway_state import read_state
+from streaming.sql.applied_streams import applied_names
 
 __all__ = ["examine_production"]
 
@@ -45,7 +46,7 @@ def examine_production(
     now_ms = time.time_ns() // 1_000_000
     gateways: dict[str, SessionRecord] = {}
     if has_kafka:
-        yield from _tried("topics", lambda: check_topics(read_facts(settings.kafka), outage_seconds=outage_seconds))
+        yield from _tried("topics", lambda: _topics(settings, outage_seconds))
         yield from _tried("client id", lambda: _clients(settings, gateways, now_ms))
         yield from _tried("clock", lambda: check_kafka_clock(settings.kafka))
     yield from check_filters(settings, filters_of_others(settings, gateways, now_ms=now_ms))
@@ -55,6 +56,11 @@ def _broker(settings: Settings, timeout_seconds: float) -> Iterator[PreflightChe
     answer = ask_broker(settings.mqtt, timeout_seconds=timeout_seconds)
     yield from check_broker(settings, answer)
     yield from check_broker_clock(answer.clock)
+
+
+def _topics(settings: Settings, outage_seconds: float) -> Iterator[PreflightCheck]:
+    facts = read_facts(settings.kafka, applied_names(settings.lake.root))
+    yield from check_topics(facts, outage_seconds=outage_seconds)
 
 
 def _clients(settings: Settings, gateways: dict[str, SessionRecord], now_ms: int) -> Iterator[PreflightCheck]:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from deploy.local.preflight import PreflightCheck
 from deploy.local.text_format import format_time_left
 from ingest.contract.errors import RetryableError
-from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, OUTCOMES, READINGS
+from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, OUTCOMES, READINGS, stream_group
 from ingest.kafka_settings import KafkaSettings
 from ingest.lag.cluster_probe import LAND_TOPICS, ClusterProbe, is_own_topic
 from ingest.lag.cluster_state import ClusterState, GroupPartition
@@ -46,14 +46,15 @@ class KafkaFacts:
     now: float = 0.0
 
 
-def read_facts(kafka: KafkaSettings) -> KafkaFacts:
-    """Ask Kafka, for some seconds at most.
+def read_facts(kafka: KafkaSettings, streams: Iterable[str] = ()) -> KafkaFacts:
+    """Ask Kafka, for some seconds at most; `streams` are the names of applied SQL streams.
 
     Raises:
         RetryableError: Kafka does not answer.
         ConfigError: the settings cannot work.
     """
-    probe = ClusterProbe(kafka, lambda: [LAND_GROUP])
+    groups = [LAND_GROUP, *map(stream_group, streams)]
+    probe = ClusterProbe(kafka, lambda: groups)
     try:
         state = _state(probe)
     finally:
@@ -175,33 +176,35 @@ def _reach(topic: TopicOverview, now: float) -> float | None:
 
 
 def _unread(facts: KafkaFacts) -> Iterator[PreflightCheck]:
-    """Compare the landing's position (its checkpoint) with what Kafka still has."""
-    groups = [one for one in facts.state.groups if one.group == LAND_GROUP]
-    oldest = {(one.topic, one.partition): one.oldest for one in facts.state.partitions}
-    lost = {
-        f"{one.topic}/{one.partition}": first - one.committed
-        for one in groups
-        if one.committed is not None and (first := oldest.get((one.topic, one.partition)) or 0) > one.committed
-    }
-    if lost:
-        text = f"Kafka has deleted {sum(lost.values()):,} records that the stream has not read ({', '.join(lost)})"
-        fix = "Run `tidegate repair` to see what is lost, and raise the retention of the topic."
-        yield PreflightCheck("unread", "fail", text, fix)
-    elif not any(one.committed is not None for one in groups):
-        names = " and ".join(LAND_TOPICS[LAND_GROUP])
-        yield PreflightCheck("unread", "ok", f"no stream has landed records of {names} yet")
-    else:
-        yield _time_left(groups)
+    """Compare the positions of the landing and of SQL streams (their checkpoints) with what Kafka still has."""
+    oldest = {(one.topic, one.partition): one.oldest or 0 for one in facts.state.partitions}
+    for group in sorted({LAND_GROUP, *(one.group for one in facts.state.groups)}):
+        parts = [one for one in facts.state.groups if one.group == group]
+        reader = "the stream" if group == LAND_GROUP else group
+        lost = {
+            f"{one.topic}/{one.partition}": first - one.committed
+            for one in parts
+            if one.committed is not None and (first := oldest.get((one.topic, one.partition), 0)) > one.committed
+        }
+        if lost:
+            text = f"Kafka has deleted {sum(lost.values()):,} records that {reader} has not read ({', '.join(lost)})"
+            fix = "Run `tidegate repair` to see what is lost, and raise the retention of the topic."
+            yield PreflightCheck("unread", "fail", text, fix)
+        elif any(one.committed is not None for one in parts):
+            yield _time_left(reader, parts)
+        elif group == LAND_GROUP:
+            names = " and ".join(LAND_TOPICS[LAND_GROUP])
+            yield PreflightCheck("unread", "ok", f"no stream has landed records of {names} yet")
 
 
-def _time_left(groups: Sequence[GroupPartition]) -> PreflightCheck:
+def _time_left(reader: str, groups: Sequence[GroupPartition]) -> PreflightCheck:
     behind = [one for one in groups if one.lag]
     if not behind:
-        return PreflightCheck("unread", "ok", "the stream has read everything")
+        return PreflightCheck("unread", "ok", f"{reader} has read everything")
     ages = [one.lag_seconds for one in behind if one.lag_seconds is not None]
     left = min((one.seconds_to_loss for one in behind if one.seconds_to_loss is not None), default=math.inf)
     age = f", the oldest {format_time_left(max(ages))} old" if ages else ""
-    text = f"the stream has not read {sum(one.lag for one in behind):,} records{age}"
+    text = f"{reader} has not read {sum(one.lag for one in behind):,} records{age}"
     if math.isfinite(left):
         text += f"; Kafka deletes the first of them in {format_time_left(left)}"
     if left >= WARN_SECONDS:

@@ -121,6 +121,17 @@ def test_the_streams_position_is_compared_with_what_kafka_still_has(
     assert (position.state, words in position.text) == (state, True), position.text
 
 
+def test_sql_streams_have_positions_of_their_own() -> None:
+    some = facts(overview(READINGS, oldest=50, age_s=6.99 * DAY))
+    groups = (
+        GroupPartition(LAND_GROUP, READINGS, 0, 100, 0, 0.0, math.inf),
+        GroupPartition("tidegate-stream-far", READINGS, 0, 30, 70, None, 0.0),
+    )
+    found = [one for one in check(replace(some, state=replace(some.state, groups=groups))) if one.name == "unread"]
+    assert [one.state for one in found] == ["ok", "fail"]
+    assert "that tidegate-stream-far has not read" in found[1].text
+
+
 def clock_finding(offsets: list[int], ahead_s: float) -> PreflightCheck:
     """The finding about a Kafka whose clock is ahead, whose newest record has these offsets, look by look."""
     times = iter(range(1000))
