@@ -34,6 +34,7 @@ def doctor(
 
     Exit 1 if a check fails, 78 if the settings are wrong. Each failed check says how to fix it.
     """
+    from deploy.doctor.examine import examine_production
     from deploy.local.preflight import examine_setup
     from deploy.settings import data_dir, load_settings
     from deploy.settings_check import check_settings
@@ -41,15 +42,10 @@ def doctor(
     span = parse_span(outage)
     settings = load_settings(config)
     check_settings(settings)
-    found = list(
-        examine_setup(
-            settings,
-            data_dir(data),
-            servers=config is not None,
-            timeout_seconds=timeout,
-            outage_seconds=span.total_seconds(),
-        )
-    )
+    found = list(examine_setup(settings, data_dir(data), servers=config is not None, timeout_seconds=timeout))
+    if config is not None:
+        answering = {check.name for check in found if check.state == "ok"}
+        found += examine_production(settings, answering, outage_seconds=span.total_seconds(), timeout_seconds=timeout)
     if as_json:
         show_json({"ok": all(check.state != "fail" for check in found), "checks": [check.as_dict() for check in found]})
     else:

@@ -1,7 +1,7 @@
 """All findings of `tidegate doctor --config`: each server is asked once, and a check that cannot run is a finding too."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Final
 
 from deploy.doctor.certificate_checks import check_certificate_files, check_server_certificates
@@ -26,14 +26,13 @@ STALL_SECONDS: Final = 5.0
 
 
 def examine_production(
-    settings: Settings, *, has_broker: bool, has_kafka: bool, outage_seconds: float, timeout_seconds: float
+    settings: Settings, answering: Container[str], *, outage_seconds: float, timeout_seconds: float
 ) -> Iterator[PreflightCheck]:
     """Yield the findings about places, certificates, broker, Kafka and clocks.
 
     Args:
         settings: of the pipeline.
-        has_broker: whether the broker's port answers; else it is not asked again.
-        has_kafka: the same for Kafka.
+        answering: `mqtt` if the broker's port answers, and `kafka` if one of Kafka does. Others are not asked again.
         outage_seconds: longest outage of the stream that must lose nothing.
         timeout_seconds: patience for each answer.
     """
@@ -41,11 +40,11 @@ def examine_production(
     yield from check_spark(settings, timeout_seconds=timeout_seconds)
     yield from check_certificate_files(settings)
     yield from check_server_certificates(settings)
-    if has_broker:
+    if "mqtt" in answering:
         yield from _tried("mqtt login", lambda: _broker(settings, timeout_seconds))
     now_ms = time.time_ns() // 1_000_000
     gateways: dict[str, SessionRecord] = {}
-    if has_kafka:
+    if "kafka" in answering:
         yield from _tried("topics", lambda: _topics(settings, outage_seconds))
         yield from _tried("client id", lambda: _clients(settings, gateways, now_ms))
         yield from _tried("clock", lambda: check_kafka_clock(settings.kafka))

@@ -45,15 +45,15 @@ class PreflightCheck:
 
 def _run_checks(settings: Settings, data: Path, *, prometheus: bool = True) -> Iterator[PreflightCheck]:
     """Yield one finding per requirement of an embedded run; `prometheus`: also those of Prometheus."""
-    yield from _base_checks(settings)
+    yield from _spark_checks(settings)
     yield _disk(data)
     yield _broker(settings)
     if prometheus:
         yield _prometheus()
 
 
-def _base_checks(settings: Settings) -> Iterator[PreflightCheck]:
-    """Yield one finding per requirement of any run with Spark."""
+def _spark_checks(settings: Settings) -> Iterator[PreflightCheck]:
+    """Yield one finding per requirement of any run, also of the hops in production."""
     yield _packages()
     yield _tried("java", lambda: str(find_java()))
     yield _tried("jvm parts", _jars)
@@ -76,35 +76,18 @@ def preflight(settings: Settings, data: Path, *, prometheus: bool = True) -> lis
     return lines
 
 
-def examine_setup(
-    settings: Settings, data: Path, *, servers: bool, timeout_seconds: float, outage_seconds: float = 3 * 86_400.0
-) -> Iterator[PreflightCheck]:
-    """Yield every finding: of an embedded run, or with `servers` of the hops in production and their broker and Kafka.
+def examine_setup(settings: Settings, data: Path, *, servers: bool, timeout_seconds: float) -> Iterator[PreflightCheck]:
+    """Yield every finding; with `servers` also those about broker and Kafka: they answer, the login works, its rights."""
+    yield from _spark_checks(settings) if servers else _run_checks(settings, data)
+    if servers:
+        yield _broker_reachable(settings.mqtt, timeout_seconds)
+        brokers = list(_brokers(settings, timeout_seconds))
+        yield from brokers
+        if any(check.state == "ok" for check in brokers):
+            from deploy.local.kafka_rights import check_kafka
 
-    `outage_seconds` is the longest outage of the stream that must lose nothing.
-    """
-    if not servers:
-        yield from _run_checks(settings, data)
-        return
-    yield from _base_checks(settings)
-    yield (broker := _broker_reachable(settings.mqtt, timeout_seconds))
-    brokers = list(_brokers(settings, timeout_seconds))
-    yield from brokers
-    has_kafka = any(check.state == "ok" for check in brokers)
-    if has_kafka:
-        from deploy.local.kafka_rights import check_kafka
-
-        yield from check_kafka(settings.kafka)
-        yield from _streams(settings)
-    from deploy.doctor.examine import examine_production
-
-    yield from examine_production(
-        settings,
-        has_broker=broker.state == "ok",
-        has_kafka=has_kafka,
-        outage_seconds=outage_seconds,
-        timeout_seconds=timeout_seconds,
-    )
+            yield from check_kafka(settings.kafka)
+            yield from _streams(settings)
 
 
 def _tried(name: str, ask: Callable[[], str]) -> PreflightCheck:
