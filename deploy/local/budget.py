@@ -13,6 +13,8 @@ __all__ = ["available_mb", "describe_memory_budget", "memory_budget_mb", "spark_
 KAFKA_BEYOND_HEAP_MB: Final = 250
 SPARK_BEYOND_HEAP_MB: Final = 800
 SMALL_MB: Final = {"broker": 50, "gateway": 120, "stream": 420, "fleet": 60, "canary": 180, "supervisor": 90}
+HOPS: Final = ("gateway", "stream", "monitor", "canary")
+"""Parts that also run in production."""
 WATCHERS_MB: Final = {"monitor": 280, "prometheus": 100, "alertmanager": 50}
 
 
@@ -39,9 +41,11 @@ def available_mb() -> int:
     return int(psutil.virtual_memory().available) // 1024**2
 
 
-def describe_memory_budget(settings: Settings) -> tuple[bool, str]:
-    """Return whether the budget fits, in words."""
+def describe_memory_budget(settings: Settings, *, embedded: bool = True) -> tuple[bool, str]:
+    """Return whether the budget fits, in words: of an embedded run, or of the hops in production on one machine."""
     budget = memory_budget_mb(settings)
+    if not embedded:
+        budget = {name: size for name, size in budget.items() if name in HOPS}
     total, free = sum(budget.values()), available_mb()
     shown = ", ".join(f"{name} {size}" for name, size in sorted(budget.items(), key=lambda item: -item[1])[:3])
     text = f"needs up to {total / 1024:.1f} GB ({shown} MB, …), {free / 1024:.1f} GB are free"

@@ -45,19 +45,19 @@ class PreflightCheck:
 
 def _run_checks(settings: Settings, data: Path, *, prometheus: bool = True) -> Iterator[PreflightCheck]:
     """Yield one finding per requirement of an embedded run; `prometheus`: also those of Prometheus."""
-    yield from _spark_checks(settings)
+    yield from _spark_checks(settings, embedded=True)
     yield _disk(data)
     yield _broker(settings)
     if prometheus:
         yield _prometheus()
 
 
-def _spark_checks(settings: Settings) -> Iterator[PreflightCheck]:
+def _spark_checks(settings: Settings, *, embedded: bool) -> Iterator[PreflightCheck]:
     """Yield one finding per requirement of any run, also of the hops in production."""
     yield _packages()
     yield _tried("java", lambda: str(find_java()))
     yield _tried("jvm parts", _jars)
-    yield _memory(settings)
+    yield _memory(settings, embedded=embedded)
 
 
 def preflight(settings: Settings, data: Path, *, prometheus: bool = True) -> list[str]:
@@ -78,7 +78,7 @@ def preflight(settings: Settings, data: Path, *, prometheus: bool = True) -> lis
 
 def examine_setup(settings: Settings, data: Path, *, servers: bool, timeout_seconds: float) -> Iterator[PreflightCheck]:
     """Yield every finding; with `servers` also those about broker and Kafka: they answer, the login works, its rights."""
-    yield from _spark_checks(settings) if servers else _run_checks(settings, data)
+    yield from _spark_checks(settings, embedded=False) if servers else _run_checks(settings, data)
     if servers:
         yield _broker_reachable(settings.mqtt, timeout_seconds)
         brokers = list(_brokers(settings, timeout_seconds))
@@ -108,11 +108,11 @@ def _jars() -> str:
     return f"{count} in {artifacts.cache_dir()}"
 
 
-def _memory(settings: Settings) -> PreflightCheck:
-    fits, text = describe_memory_budget(settings)
+def _memory(settings: Settings, *, embedded: bool) -> PreflightCheck:
+    fits, text = describe_memory_budget(settings, embedded=embedded)
     if fits:
         return PreflightCheck("memory", "ok", text)
-    fix = "Close other programs, or lower stream.driver_memory and embedded.kafka_heap."
+    fix = f"Close other programs, or lower stream.driver_memory{' and embedded.kafka_heap' if embedded else ''}."
     return PreflightCheck("memory", "warn", text, fix)
 
 

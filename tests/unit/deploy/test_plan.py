@@ -112,6 +112,7 @@ def test_the_embedded_kafka_is_bounded_for_a_laptop(tmp_path: Path) -> None:
 def test_memory_stays_within_the_promise() -> None:
     assert sum(memory_budget_mb(Settings()).values()) <= 4 * 1024
     assert "needs up to" in describe_memory_budget(Settings())[1]
+    assert "kafka" not in describe_memory_budget(Settings(), embedded=False)[1], "not on a machine of the hops"
 
 
 def test_it_tells_where_the_page_is_first_and_what_a_person_needs(tmp_path: Path) -> None:
