@@ -97,7 +97,7 @@ def run_gateway(source: SettingsFile) -> None:
             part="gateway",
             healthy=service.healthy,
         ),
-        notify_stored(settings, metrics, stop),
+        notify_stored(settings, metrics, stop, is_active=service.is_active),
     ):
         watch_clock(settings.kafka, metrics.clock_skew, stop)
         service.run(stop)

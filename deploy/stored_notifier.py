@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
@@ -24,10 +24,17 @@ _WINDOW: Final = 100
 
 
 class StoredReceiptNotifier:
-    """Starts at the landing's offsets at its first look; earlier records are not reported."""
+    """Starts at the landing's offsets at its first look; earlier records are not reported. A standby does not look."""
 
-    def __init__(self, settings: Settings, metrics: GatewayMetrics, stop: threading.Event) -> None:
-        self._settings, self._metrics, self._stop = settings, metrics, stop
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: GatewayMetrics,
+        stop: threading.Event,
+        *,
+        is_active: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._settings, self._metrics, self._stop, self._is_active = settings, metrics, stop, is_active
         self._told: Mapping[int, int] | None = None
         self._publisher: Publisher | None = None
 
@@ -35,7 +42,8 @@ class StoredReceiptNotifier:
         """Look every two seconds until stopped; a fault is logged and the same stretch tried again."""
         while not self._stop.wait(LOOK_SECONDS):
             try:
-                self.look()
+                if self._is_active():
+                    self.look()
             except TidegateError as error:
                 logger.warning("stored receipts are delayed: %s", error)
             except Exception:
@@ -74,13 +82,17 @@ class StoredReceiptNotifier:
 
 
 @contextmanager
-def notify_stored(settings: Settings, metrics: GatewayMetrics, stop: threading.Event) -> Iterator[None]:
-    """Tell while the block runs, where `receipts.positive` asks for it."""
+def notify_stored(
+    settings: Settings, metrics: GatewayMetrics, stop: threading.Event, *, is_active: Callable[[], bool] = lambda: True
+) -> Iterator[None]:
+    """Tell while the block runs, where `receipts.positive` asks for it and while the gateway `is_active`."""
     if not (settings.receipts.enabled and settings.receipts.positive):
         yield
         return
     thread = threading.Thread(
-        target=StoredReceiptNotifier(settings, metrics, stop).run, name="stored receipts", daemon=True
+        target=StoredReceiptNotifier(settings, metrics, stop, is_active=is_active).run,
+        name="stored receipts",
+        daemon=True,
     )
     thread.start()
     try:

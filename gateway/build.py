@@ -1,21 +1,28 @@
 """Build a gateway from settings: with a real broker, a real Kafka and the log writer on it."""
 
 import logging
+import socket
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
+from gateway.lease.gateway_lease import GatewayLease
+from gateway.lease.kill_timer import KillTimer
+from gateway.lease.lease_record import LeaseRecord, is_lease, machine_name, process_name
 from gateway.policy import ReadingPolicy
 from gateway.replies.rejection import ReceiptBuilder
 from gateway.route_reload import ReadRoutes, no_route_update
 from gateway.service import GatewayService
+from gateway.topic_filters import subscription_filter
 from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
-from ingest.gateway_state import read_newer, read_outcomes, read_state
+from ingest.gateway_state import read_newer, read_outcomes
 from ingest.kafka_settings import KafkaSettings
 from ingest.log import LogWriter
 from ingest.producer import open_writer
 from ingest.record_limits import LearnedLimits
+from ingest.state_follower import StateFollower
 from ingest.topics.admin import wait_for_kafka
 from ingest.topics.setup import ensure_topics
 from monitoring.metrics.gateway import GatewayMetrics
@@ -23,6 +30,8 @@ from monitoring.metrics.gateway import GatewayMetrics
 __all__ = ["build_gateway", "open_kafka", "run"]
 
 logger = logging.getLogger("tidegate.gateway")
+
+REACH_SECONDS: Final = 2.0
 
 
 def run(
@@ -70,6 +79,7 @@ def build_gateway(
         ConfigError: a route is wrong.
     """
     open_log = partial(open_kafka, kafka, used_topics=set(), learned=LearnedLimits())
+    follower = StateFollower(kafka, is_lease)
     return GatewayService(
         mqtt,
         gateway,
@@ -78,11 +88,49 @@ def build_gateway(
         metrics,
         policy=policy,
         receipts=receipts,
-        read_state=partial(read_state, kafka),
+        read_state=partial(_take_state, follower),
         read_outcomes=partial(read_outcomes, kafka),
         read_newer=partial(read_newer, kafka),
         read_routes=read_routes,
+        lease=_make_lease(mqtt, gateway, follower),
     )
+
+
+def _make_lease(mqtt: MqttSettings, gateway: GatewaySettings, follower: StateFollower) -> GatewayLease:
+    ours = LeaseRecord(
+        gateway.gateway_id,
+        process_name(),
+        machine_name(),
+        mqtt.client_id,
+        f"{mqtt.host}:{mqtt.port}",
+        tuple(subscription_filter(text) for text in mqtt.subscriptions),
+        gateway.lease_seconds,
+        standby=gateway.standby,
+    )
+    return GatewayLease(
+        ours,
+        follower,
+        conflicts=gateway.conflicts,
+        reach=partial(_reach, mqtt.host, mqtt.port),
+        timer=KillTimer() if gateway.standby else None,
+    )
+
+
+def _reach(host: str, port: int) -> str:
+    """Return why the broker cannot be reached; empty if it can."""
+    try:
+        socket.create_connection((host, port), timeout=REACH_SECONDS).close()
+    except OSError as error:
+        return f"standby: cannot reach the MQTT broker at {host}:{port} ({error.strerror or error})"
+    return ""
+
+
+def _take_state(follower: StateFollower) -> list[tuple[str, bytes]]:
+    """Return the state as of now: a standby has read most of it before. The follower does not hold it any longer."""
+    follower.catch_up()
+    state = follower.state()
+    follower.forget()
+    return state
 
 
 def open_kafka(

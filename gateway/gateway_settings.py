@@ -79,7 +79,8 @@ class MqttSettings(MqttLogin):
     subscriptions: tuple[str, ...] = Field(
         ("#",),
         min_length=1,
-        description="Topic filters to subscribe to, each at QoS 1. Filters of several gateways must not overlap.",
+        description="Topic filters to subscribe to, each at QoS 1. Filters of several gateways must not overlap; see "
+        "gateway.conflicts.",
     )
     session_file: str | None = Field(
         None,
@@ -128,6 +129,23 @@ class GatewaySettings(BaseModel):
         "gw-1",
         pattern=r"^[A-Za-z0-9_.-]{1,64}$",
         description="Name of this gateway in records and tables, unique per gateway.",
+    )
+    standby: bool = Field(
+        False,
+        description="Run several processes with these settings as one gateway: one works, the others wait and take over its "
+        "session within lease_seconds and a few more if it dies, hangs or loses its network.",
+    )
+    lease_seconds: float = Field(
+        20.0,
+        ge=5,
+        le=300,
+        description="Seconds without a sign of life after which other processes consider this gateway gone. With standby, the "
+        "process stops itself earlier: after 70 % it ends, after 80 % the system kills it.",
+    )
+    conflicts: Literal["reject", "warn"] = Field(
+        "reject",
+        description="Reaction at the start to a running gateway with this gateway_id, this client id at this broker, or an "
+        "overlapping subscription: end with exit code 78 (reject), or log a warning and run (warn).",
     )
     window_messages: int = Field(
         1000,

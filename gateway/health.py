@@ -9,7 +9,7 @@ __all__ = ["GatewayHealth", "State"]
 logger = logging.getLogger("tidegate.gateway")
 
 STALLED_SECONDS: Final = 30.0
-State = Literal["starting", "waiting", "running", "stalled", "draining", "failed", "stopped"]
+State = Literal["starting", "standby", "waiting", "running", "stalled", "draining", "failed", "stopped"]
 
 
 class GatewayHealth:

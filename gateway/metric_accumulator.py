@@ -53,6 +53,11 @@ class MetricAccumulator:
         self._metrics.contended.set(contended)
         self._metrics.id_shared.set(id_shared)
 
+    def lease(self, *, works: bool, waits: bool) -> None:
+        """Set the part of this process in a pair: it works or waits; both are False without a standby."""
+        self._metrics.lease_held.set(works)
+        self._metrics.standby_waits.set(waits)
+
     def memories(self, fill: Mapping[str, float]) -> None:
         """Set the used share of each memory about devices, once a second."""
         for name, share in fill.items():

@@ -21,6 +21,7 @@ from gateway.delivery.sequence import SequenceTracker
 from gateway.fast_path.encoder import FastPathEncoder
 from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
 from gateway.health import GatewayHealth
+from gateway.lease.gateway_lease import GatewayLease
 from gateway.memory.restart_state import GatewayState, ReadOutcomes, ReadState, is_own_state
 from gateway.memory.state_watch import ErasureListener, ReadNewer, SharedIdDetector
 from gateway.message_processor import MessageProcessor
@@ -29,7 +30,7 @@ from gateway.mqtt.broker_backlog import BrokerBacklog
 from gateway.mqtt.broker_window import BrokerWindow
 from gateway.mqtt.session import MqttSession
 from gateway.mqtt.session_events import Incoming, SessionEvents
-from gateway.mqtt.session_text import describe_inflight_limit
+from gateway.mqtt.session_text import describe_inflight_limit, describe_lost_broker
 from gateway.policy import ReadingPolicy
 from gateway.replies.device_replies import DeviceReplies
 from gateway.replies.rejection import ReceiptBuilder
@@ -80,7 +81,9 @@ class GatewayService(SessionEvents):
         read_outcomes: ReadOutcomes = lambda since_ms: (),
         read_newer: ReadNewer | None = None,
         read_routes: ReadRoutes = no_route_update,
+        lease: GatewayLease | None = None,
     ) -> None:
+        self._lease = lease
         self._limits, self._receipts = gateway, receipts or ReceiptBuilder()
         self._state = DecoderState()
         table, policy = compile_routes(routes, gateway), policy or ReadingPolicy()
@@ -114,8 +117,8 @@ class GatewayService(SessionEvents):
         """Receive until `stop` is set, then drain. Blocks.
 
         Raises:
-            FatalError: the session was taken over, Kafka rejects a record that must fit, or the clock was never set. End
-                the process and say why.
+            FatalError: the session was taken over, the lease was lost, another gateway conflicts, Kafka rejects a record
+                that must fit, or the clock was never set. End the process and say why.
         """
         try:
             while not stop.is_set():
@@ -133,15 +136,21 @@ class GatewayService(SessionEvents):
             self._accounts.disconnected()
             if self._log is not None:
                 self._log.close()
+            if self._lease is not None:
+                self._lease.close()
         self._health.say("stopped", "stopped; the broker keeps the messages that were not acknowledged")
 
     def healthy(self) -> tuple[bool, str]:
-        """Return whether messages flow (the loop turns and the session is up), and a sentence for people."""
+        """Return whether messages flow (the loop turns and the session is up) or this is a standby, and a sentence for people."""
         state, detail, _since = self._health.now()
-        return state == "running", detail
+        return state in ("running", "standby"), detail
+
+    def is_active(self) -> bool:
+        """Return whether this process works, and does not wait as a standby."""
+        return self._health.now()[0] != "standby"
 
     def status(self) -> dict[str, Any]:
-        """Return state (starting, waiting, running, stalled, draining, failed, stopped), since when, and a sentence."""
+        """Return state (starting, standby, waiting, running, stalled, draining, failed, stopped), since when, and a sentence."""
         state, detail, since = self._health.now()
         return {
             "state": state,
@@ -234,6 +243,7 @@ class GatewayService(SessionEvents):
 
     def _turn(self, log: LogWriter, *, read: bool = True) -> None:
         """Run one pass. It waits in one place: for the broker while nothing is in flight, else for messages and reports."""
+        self._keep_lease(log)
         if not self._is_held_back(log):
             read = read and not self._has_used_window()
             self._session.loop(0.0 if self._deliverer.busy else IDLE_SECONDS, read=read)
@@ -298,10 +308,41 @@ class GatewayService(SessionEvents):
         longest: float = min(10.0, 0.25 * 2 ** min(self._failures, 8))
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads tries, guards nothing
 
+    def _keep_lease(self, log: LogWriter) -> None:
+        """Renew the lease. A holder that must end sends nothing more: the next one may begin at any moment."""
+        if self._lease is None:
+            return
+        try:
+            keeps = self._lease.keep(log, epoch=self._chain.epoch, connected=self._session.connected)
+        except FatalError:
+            log.abort()
+            raise
+        if not keeps:
+            log.flush(SAVE_SECONDS)
+            self._release(log)
+            raise FatalError(describe_lost_broker(self._session.detail))
+
+    def _release(self, log: LogWriter) -> None:
+        """Give the lease back: last of all, because another process may begin at once."""
+        if self._lease is not None:
+            self._session.close()
+            self._lease.release(log, SAVE_SECONDS)
+
+    def _take_lease(self, log: LogWriter, stop: threading.Event) -> bool:
+        """Wait for the lease; False if `stop` was set first."""
+        lease = self._lease
+        if lease is not None and lease.take(log, stop, self._wait_for):
+            self._accounts.lease(works=lease.standby, waits=False)
+            self._session.follow_epoch(lease.epoch)
+        return lease is None or lease.held
+
     def _reopen(self, stop: threading.Event) -> None:
+        log = None
         try:
             log = self._open_log(stop, self._wait_for)
             if log is not None and not self._state_read:
+                if not self._take_lease(log, stop):
+                    return
                 self._recall(self._read_state())
                 self._state_read = True
                 for watch in (self._shared_id, self._erasures):
@@ -312,11 +353,15 @@ class GatewayService(SessionEvents):
         except RetryableError as error:
             self._wait_for(str(error))
             stop.wait(max(self._next_delay(), error.retry_after_seconds))
+        finally:
+            if log is not None and self._log is None:
+                log.abort()
 
     def _recall(self, found: list[tuple[str, bytes]]) -> None:
         """Load the state of earlier processes: of devices for the decoders, and of this gateway itself."""
         self._state.load([(key, value) for key, value in found if not is_own_state(key)])
         self._own.recall(found, self._read_outcomes)
+        self._session.follow_epoch(self._own.epoch)
         self._backlog.known_us = self._own.reached_us or None
         if self._own.filters is not None:
             self._session.subscriptions.recall(self._own.filters)
@@ -358,6 +403,7 @@ class GatewayService(SessionEvents):
         if self._log is not None:
             self._save(stopped=True)
             self._log.flush(SAVE_SECONDS)
+            self._release(self._log)
 
     def _counted(self, record: OutcomeRecord) -> None:
         self._own.follow(record)
@@ -372,9 +418,12 @@ class GatewayService(SessionEvents):
 
     # State for people.
 
-    def _wait_for(self, what: str) -> None:
+    def _wait_for(self, what: str, is_standby: bool = False) -> None:
         self._health.beat()
-        self._health.say("waiting", what)
+        self._health.say("standby" if is_standby else "waiting", what)
+        if self._lease is not None:
+            self._accounts.lease(works=self._lease.standby and self._lease.held, waits=is_standby)
+            self._lease.check()
 
     def _shared(self) -> str:
         return "" if self._shared_id is None else self._shared_id.words

@@ -1,6 +1,5 @@
 """State that gateways keep in `telemetry.gateway-state`: the newest value of each key, read once at a gateway's start."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
@@ -10,14 +9,10 @@ from ingest.contract.outcome import OutcomeRecord, decode_outcome
 from ingest.contract.topics import GATEWAY_STATE, OUTCOMES
 from ingest.kafka_settings import KafkaSettings
 from ingest.read.offset_range import read_range
+from ingest.state_follower import MAX_STATE_BYTES, NewestValues
 from ingest.topics.offsets import begin_offsets, end_offsets, offsets_at
 
 __all__ = ["read_newer", "read_outcomes", "read_state"]
-
-logger = logging.getLogger("tidegate.ingest.state")
-
-MAX_STATE_BYTES: Final = 256 * 1024 * 1024
-"""Size of keys and values held together; more than our gateways write (see gateway/decoders/state.py)."""
 
 MAX_NEWER_RECORDS: Final = 2_000
 """Newest records of a partition that one look reads."""
@@ -54,42 +49,14 @@ def read_state(
         RetryableError: Kafka does not answer, or stopped answering.
         FatalError: the topic does not exist, or this user may not read it.
     """
-    newest: dict[str, bytes] = {}
-    held_bytes = left_out = foreign = 0
+    newest = NewestValues(topic, wanted, max_bytes)
     begin, end = begin_offsets(settings, topic), end_offsets(settings, topic)
     batches = read_range(settings, topic, begin, end, stall_seconds=stall_seconds, batch_records=_BATCH_RECORDS)
     for batch in batches:
         for record in sorted(batch, key=lambda record: (record.partition, record.offset)):
-            try:
-                key = (record.key or b"").decode()
-            except UnicodeDecodeError:
-                foreign += 1
-                continue
-            if not wanted(key):
-                continue
-            # Removed and added again: a dict keeps the order of writing, so the first key is the one to leave out.
-            old = newest.pop(key, None)
-            if old is not None:
-                held_bytes -= len(key) + len(old)
-            if record.value is None:
-                continue
-            newest[key] = record.value
-            held_bytes += len(key) + len(record.value)
-            while held_bytes > max_bytes:
-                first = next(iter(newest))
-                held_bytes -= len(first) + len(newest.pop(first))
-                left_out += 1
-    if left_out:
-        logger.warning(
-            "Topic %s holds more than %d bytes of state: %d times the least recently written key was left out. Its "
-            "device must send that state again. Look for a device that keeps making up new names.",
-            topic,
-            max_bytes,
-            left_out,
-        )
-    if foreign:
-        logger.warning("Topic %s holds %d records whose key is not UTF-8: Tidegate did not write them.", topic, foreign)
-    return list(newest.items())
+            newest.take(record)
+    newest.warn()
+    return newest.items()
 
 
 def read_newer(

@@ -5,14 +5,16 @@ import threading
 import time
 import zlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from ingest.contract.errors import FatalError
+from ingest.contract.topics import GATEWAY_STATE
 from ingest.log import BatchDone, DeliveryError, Done, Failure, FailureKind, LogFull, LogRecord
+from ingest.state_follower import MAX_STATE_BYTES, NewestValues
 
-__all__ = ["MemoryLog", "MemoryWriter"]
+__all__ = ["MemoryFollower", "MemoryLog", "MemoryWriter"]
 
 logger = logging.getLogger("tidegate.ingest.memory")
 
@@ -244,3 +246,41 @@ class MemoryWriter:
     def close(self) -> None:
         """See LogWriter."""
         self.abort()
+
+
+class MemoryFollower:
+    """FollowsState of a MemoryLog."""
+
+    def __init__(
+        self,
+        log: MemoryLog,
+        watched: Callable[[str], bool],
+        *,
+        topic: str = GATEWAY_STATE,
+        max_bytes: int = MAX_STATE_BYTES,
+    ) -> None:
+        self._log, self._watched, self._topic = log, watched, topic
+        self._new_values = lambda: NewestValues(topic, lambda _key: True, max_bytes)
+        self._values = self._new_values()
+        self._next: dict[int, int] = {}
+
+    def catch_up(self) -> list[tuple[str, bytes]]:
+        """See FollowsState."""
+        found: list[tuple[str, bytes]] = []
+        for record in self._log.records(self._topic):
+            if record.offset < self._next.get(record.partition, 0):
+                continue
+            self._next[record.partition] = record.offset + 1
+            taken = self._values.take(record)
+            if taken is not None and taken[1] is not None and self._watched(taken[0]):
+                found.append((taken[0], taken[1]))
+        self._values.warn()
+        return found
+
+    def state(self) -> list[tuple[str, bytes]]:
+        """See FollowsState."""
+        return self._values.items()
+
+    def forget(self) -> None:
+        """See FollowsState."""
+        self._values = self._new_values()

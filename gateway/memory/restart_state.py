@@ -6,9 +6,6 @@ point is the newest written numbers and the outcomes since: after a kill no gap 
 """
 
 import logging
-import os
-import secrets
-import socket
 import time
 import zlib
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -17,6 +14,7 @@ from typing import Final
 import msgspec
 
 from gateway.delivery.sequence import Numbers, SequenceTracker
+from gateway.lease.lease_record import is_lease, process_name
 from gateway.left_out import LEFT_OUT, encode_left_out
 from ingest.contract.errors import FatalError
 from ingest.contract.forget import device_digest
@@ -76,6 +74,7 @@ class GatewayState:
     Attributes:
         filters: filters granted to the broker's session, as far as they are known.
         reached_us: all messages published before this time had arrived; 0: unknown.
+        epoch: newest epoch of this gateway in the outcomes that were read.
         process: name of this process in its records.
         key: key of this gateway's record.
     """
@@ -93,7 +92,7 @@ class GatewayState:
         """Start empty; `session` names client id and broker, `left_out` returns left out fields (see `RouteTable`)."""
         self._base, self._session, self._tracker = f"{PREFIX}{gateway_id}/", session, tracker
         self.key = f"{self._base}held"
-        self.process = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(3)}"
+        self.process = process_name()
         self._wall_ms, self._clock = wall_ms, clock
         self._left_out, self._since_ms, self._told = left_out, wall_ms(), b""
         self._is_cut = False
@@ -104,13 +103,13 @@ class GatewayState:
         self._gateway_id = gateway_id
         self.filters: tuple[str, ...] | None = None
         self.shared_with: str | None = None
-        self.reached_us = 0
+        self.reached_us = self.epoch = 0
 
     def load(self, found: Iterable[tuple[str, bytes]]) -> int | None:
         """Load the records of this gateway's last process; returns since when outcomes are needed, in epoch ms."""
         held = None
         for key, value in found:
-            if not key.startswith(self._base):
+            if not key.startswith(self._base) or is_lease(key):
                 continue
             try:
                 if key == self.key:
@@ -155,6 +154,7 @@ class GatewayState:
         """Take the numbers of outcomes since, in the order written."""
         for outcome in outcomes:
             if outcome.gateway == self._gateway_id:
+                self.epoch = max(self.epoch, outcome.epoch)
                 for device, boot, seq in outcome.sequences:
                     self._tracker.reach(device, boot, seq)
                     self._dirty.add(_bucket(device))

@@ -86,6 +86,10 @@ class MqttSession(ConnectionEvents):
         """The session's filters."""
         return self._subscriptions
 
+    def follow_epoch(self, epoch: int) -> None:
+        """Number the next connection after this epoch of another process, whatever this machine's clock says."""
+        self.epoch = max(self.epoch, epoch)
+
     @property
     def live(self) -> bool:
         """Return whether this connection can still acknowledge."""

@@ -12,6 +12,7 @@ from ingest.contract.errors import ConfigError
 
 __all__ = [
     "describe_inflight_limit",
+    "describe_lost_broker",
     "describe_qos_downgrade",
     "describe_refused_connection",
     "describe_repeated_losses",
@@ -36,6 +37,14 @@ def shown_client_id(client_id: str) -> str:
 def session_name(settings: MqttSettings) -> str:
     """Return the name of the session at the broker, as a key for remembered state."""
     return f"{shown_client_id(settings.client_id)}@{settings.host}:{settings.port}"
+
+
+def describe_lost_broker(detail: str) -> str:
+    """Return why a gateway with a standby ends without the broker; `detail` is the state of its session."""
+    return (
+        f"This gateway lacks the MQTT broker ({detail}). It has released its lease, so that a standby that reaches the broker "
+        "takes over, and ends; start it again as the next standby."
+    )
 
 
 def describe_qos_downgrade(filters: Sequence[str], username: str | None) -> str:

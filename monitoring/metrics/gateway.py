@@ -77,6 +77,14 @@ class GatewayMetrics:
             "1 while another live gateway writes outcomes under the same gateway_id.",
             registry=registry,
         )
+        self.lease_held = Gauge(
+            "tidegate_gateway_lease_held",
+            "1 while this process works for a gateway with gateway.standby; 0 without this setting.",
+            registry=registry,
+        )
+        self.standby_waits = Gauge(
+            "tidegate_gateway_standby_waiting", "1 while this process waits as a standby.", registry=registry
+        )
         self.produce = Histogram(
             "tidegate_gateway_produce_duration_seconds",
             "Seconds from receipt to Kafka's report of the outcome record, for the oldest message of each acknowledged batch.",
