@@ -86,7 +86,8 @@ class ChaosTestbed:
                 "subscriptions": ["tidegate/v1/+/readings"],
                 "reconnect_max_seconds": 2.0,
             },
-            "gateway": {"gateway_id": name},
+            # Several gateways take the same messages, each with a session of its own.
+            "gateway": {"gateway_id": name, "conflicts": "warn"},
             "kafka": {"bootstrap_servers": self.kafka.part.bootstrap_servers, "partitions": 2},
             "monitoring": {"gateway_port": port},
         }
