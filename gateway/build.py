@@ -80,6 +80,9 @@ def build_gateway(
     """
     open_log = partial(open_kafka, kafka, used_topics=set(), learned=LearnedLimits())
     follower = StateFollower(kafka, is_lease)
+    if gateway.standby:
+        # The file of this machine does not know what the other one subscribed to; Kafka does.
+        mqtt = mqtt.model_copy(update={"session_file": None})
     return GatewayService(
         mqtt,
         gateway,

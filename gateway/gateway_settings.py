@@ -85,7 +85,7 @@ class MqttSettings(MqttLogin):
     session_file: str | None = Field(
         None,
         description="File for the topic filters that the broker's session holds. With it, a restart does not need to "
-        "subscribe again.",
+        "subscribe again. A gateway with a standby does not use it.",
     )
     reconnect_max_seconds: float = Field(
         30.0,

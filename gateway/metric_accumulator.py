@@ -18,6 +18,7 @@ class MetricAccumulator:
         self._dropped = 0
         self._stale_seen = 0
         self._in_flight = -1
+        self._waits = False
 
     def received(self, count: int, *, at_qos_1: int, dropped: int) -> None:
         """Count received PUBLISH packets, those at QoS 1, and those at QoS 0 that were dropped."""
@@ -57,6 +58,10 @@ class MetricAccumulator:
         """Set the part of this process in a pair: it works or waits; both are False without a standby."""
         self._metrics.lease_held.set(works)
         self._metrics.standby_waits.set(waits)
+        if waits != self._waits:
+            # A standby needs no session, so nothing is wrong with it. One that takes over needs one.
+            self._metrics.connected.set(waits)
+            self._waits = waits
 
     def memories(self, fill: Mapping[str, float]) -> None:
         """Set the used share of each memory about devices, once a second."""

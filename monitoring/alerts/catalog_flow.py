@@ -3,7 +3,16 @@
 from typing import Final
 
 from monitoring.alerts.model import Alert, Severity
-from monitoring.alerts.operands import Difference, Increase, MinOverTime, Quotient, SubtractIfPresent, Sum, select
+from monitoring.alerts.operands import (
+    EVERYTHING,
+    Difference,
+    Increase,
+    MinOverTime,
+    Quotient,
+    SubtractIfPresent,
+    Sum,
+    select,
+)
 from monitoring.alerts.signals import Both, Compare, Either, IncreasedWithin, Signal, Unless, started_within
 from monitoring.indicators import ARRIVED, EventCount, validity
 
@@ -209,6 +218,32 @@ GATEWAY: Final = (
             "`tidegate status`: find the host, process and MQTT session of the other gateway.",
             "Stop it, or give it a `gateway.gateway_id` of its own and restart it.",
             "`tidegate audit --since 1h`: choose a time since which each gateway has had its own id.",
+        ),
+    ),
+    Alert(
+        name="TidegateGatewayNoStandby",
+        part="gateway",
+        severity="warning",
+        signal=Compare(
+            Difference(
+                Sum(select("tidegate_gateway_lease_held"), over=EVERYTHING),
+                Sum(select("tidegate_gateway_standby_waiting"), over=EVERYTHING),
+            ),
+            ">",
+            0,
+        ),
+        for_seconds=120,
+        summary="A gateway has no standby",
+        text="{value} gateways with `gateway.standby` have no standby that waits.",
+        impact="If such a gateway dies, its devices wait until a person starts another process.",
+        causes=(
+            "A standby took over, and nobody has started the other process again.",
+            "The standby is down, or ended with exit code 78 because its settings differ.",
+            "`monitoring.targets` does not name the standby's address.",
+        ),
+        actions=(
+            "`tidegate status`: find the gateways that answer and their states.",
+            "`tidegate gateway --config FILE`: start the second process with the settings of the first, and read its last lines.",
         ),
     ),
     Alert(

@@ -96,7 +96,11 @@ class GatewayMetrics:
             "Seconds that Kafka's clock is at least ahead of the gateway's; negative if the gateway's clock is ahead.",
             registry=registry,
         )
-        self.connected = Gauge("tidegate_gateway_connected", "1 while the MQTT session is up.", registry=registry)
+        self.connected = Gauge(
+            "tidegate_gateway_connected",
+            "1 while the MQTT session is up, or while this process waits as a standby and needs none.",
+            registry=registry,
+        )
         self.connections = Counter("tidegate_gateway_connections_total", "MQTT connections made.", registry=registry)
         self.sessions_lost = Counter(
             "tidegate_gateway_sessions_lost_total",

@@ -63,7 +63,7 @@ class Pair:
         """Seconds until it has the session of the other one."""
         began = time.monotonic()
         wait_until(
-            lambda: process.metric("tidegate_gateway_connected") == 1,
+            lambda: process.metric("tidegate_gateway_connections_total") == 1,
             seconds=30,
             what=f"the takeover: {process.log()[-500:]}",
         )

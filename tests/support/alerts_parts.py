@@ -67,6 +67,11 @@ def beside_canary(share: float, per_second: float, canary: float = 0.5) -> dict[
     }
 
 
+def of_gateway(metric: str, name: str) -> Key:
+    """A series of one of several gateways."""
+    return metric, (("instance", f"{name}:1"), ("job", "tidegate-gateway"))
+
+
 GAPS = key("tidegate_ledger_gap_messages", "monitor")
 
 
@@ -91,6 +96,30 @@ CASES: list[Case] = [
     *gauge("TidegateBrokerQueueFills", "broker_messages_stored_bytes", "monitor", good=1e6, bad=2e8, seconds=30),
     *gauge("TidegateSessionContended", "tidegate_gateway_session_contended", "gateway", good=0, bad=1, seconds=0),
     *gauge("TidegateGatewayIdShared", "tidegate_gateway_id_shared", "gateway", good=0, bad=1, seconds=0),
+    Case(
+        "TidegateGatewayNoStandby",
+        "a pair whose standby ends, and a gateway without one",
+        {
+            of_gateway("tidegate_gateway_lease_held", "a"): always(1),
+            of_gateway("tidegate_gateway_standby_waiting", "a"): always(0),
+            of_gateway("tidegate_gateway_lease_held", "b"): steps((0, 0.0), (60, None)),
+            of_gateway("tidegate_gateway_standby_waiting", "b"): steps((0, 1.0), (60, None)),
+            of_gateway("tidegate_gateway_lease_held", "c"): always(0),
+            of_gateway("tidegate_gateway_standby_waiting", "c"): always(0),
+        },
+        {45: 0, 165: 0, 210: 1},
+    ),
+    Case(
+        "TidegateGatewayNoStandby",
+        "a takeover, after which the other process starts again as the standby",
+        {
+            of_gateway("tidegate_gateway_lease_held", "a"): steps((0, 1.0), (60, None), (90, 0.0)),
+            of_gateway("tidegate_gateway_standby_waiting", "a"): steps((0, 0.0), (60, None), (90, 1.0)),
+            of_gateway("tidegate_gateway_lease_held", "b"): steps((0, 0.0), (75, 1.0)),
+            of_gateway("tidegate_gateway_standby_waiting", "b"): steps((0, 1.0), (75, 0.0)),
+        },
+        {45: 0, 75: 0, 240: 0, 600: 0},
+    ),
     *gauge(
         "TidegateBrokerLimitsGateway", "tidegate_gateway_broker_inflight_limit", "gateway", good=0, bad=20, seconds=60
     ),

@@ -268,31 +268,25 @@ def test_an_older_gateway_and_foreign_records_are_no_obstacle() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.floats(0.0, 6.0)), max_size=120),
-    st.sets(st.integers(0, 119), max_size=6),
-    st.sets(st.integers(0, 119), max_size=3),
+    st.lists(st.tuples(st.sampled_from([0, 1, 2]), st.floats(0.0, 6.0)), min_size=80, max_size=80),
+    st.lists(st.tuples(st.integers(0, 79), st.sampled_from([0, 1, 2]), st.integers(4, 16)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 79), st.integers(1, 8)), max_size=2),
 )
 def test_never_do_two_processes_hold_the_lease(
-    turns: list[tuple[int, float]], stalls: set[int], kafka_hangs: set[int]
+    turns: list[tuple[int, float]], stops: list[tuple[int, int, int]], hangs: list[tuple[int, int]]
 ) -> None:
-    """Three processes act in any order with any pauses; at some points one stands still for long, or Kafka answers nobody."""
+    """Three processes act in any order with any pauses. Some stand still for many turns, and sometimes Kafka reports nothing."""
     world = World()
     processes = [world.process(name, **PAIR) for name in ("a", "b", "c")]
-    taken = 0
     for place, (who, pause) in enumerate(turns):
-        if place in kafka_hangs:
-            # What was handed over is in the log, and no report comes.
+        if any(begin <= place < begin + count for begin, count in hangs):
+            # What is handed over is in the log, and no report comes.
             world.log.hold(stored=True)
-        elif place - 2 in kafka_hangs:
+        else:
             world.log.release()
-        world.pass_time(25.0 if place in stalls else pause)
-        before = [process.holds for process in processes]
-        processes[who].act()
-        after = [process.holds for process in processes]
-        taken += sum(now and not then for then, now in zip(before, after, strict=True))
-        assert sum(after) <= 1, (place, after)
+        world.pass_time(pause)
+        if not any(one == who and begin <= place < begin + count for begin, one, count in stops):
+            processes[who].act()
+        assert sum(process.holds for process in world.processes) <= 1, place
         if not processes[who].alive:
             processes[who] = world.process(f"{'abc'[who]}{place}", **PAIR)
-    terms = [record.term for record in world.records()]
-    assert len({record.process for record in world.records()}) >= min(taken, 1)
-    assert not terms or max(terms) >= taken
