@@ -128,6 +128,9 @@ class StateFollower:
             # The first call, or the topic was deleted and recreated.
             begin, self._values = begin_offsets(self._settings, self._topic), self._new_values()
         found: list[tuple[str, bytes]] = []
+        if all(begin.get(partition, 0) >= offset for partition, offset in end.items()):
+            self._next = end
+            return found
         batches = read_range(
             self._settings, self._topic, begin, end, stall_seconds=self._stall_seconds, batch_records=_BATCH_RECORDS
         )

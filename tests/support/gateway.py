@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
+from gateway.lease.gateway_lease import GatewayLease
 from gateway.policy import ReadingPolicy
 from gateway.route_reload import ReadRoutes, no_route_update
 from gateway.service import GatewayService
@@ -33,6 +34,7 @@ class GatewayRig:
         *,
         policy: ReadingPolicy | None = None,
         read_routes: ReadRoutes = no_route_update,
+        make_lease: Callable[[MemoryLog], GatewayLease] | None = None,
         **limits: Any,
     ) -> None:
         self.log = MemoryLog()
@@ -51,6 +53,7 @@ class GatewayRig:
             GatewayMetrics(registry, reasons=Reason, ignored_reasons=IgnoredReason),
             policy=policy,
             read_routes=read_routes,
+            lease=None if make_lease is None else make_lease(self.log),
         )
         broker.pump = self.pump
 
