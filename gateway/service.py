@@ -316,6 +316,7 @@ class GatewayService(SessionEvents):
             keeps = self._lease.keep(log, epoch=self._chain.epoch, connected=self._session.connected)
         except FatalError:
             log.abort()
+            self._lease.close()
             raise
         if not keeps:
             log.flush(SAVE_SECONDS)

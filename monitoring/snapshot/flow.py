@@ -21,6 +21,8 @@ LATENCY_SECONDS: Final = 120.0
 BEHIND_SECONDS: Final = 60.0
 _IN_FLIGHT: Final = "tidegate_gateway_inflight_messages"
 _CONNECTED: Final = "tidegate_gateway_connected"
+_HOLDERS: Final = "tidegate_gateway_lease_held"
+_STANDBYS: Final = "tidegate_gateway_standby_waiting"
 _CLIENTS: Final = "broker_clients_connected"
 _PUBLISHED: Final = "broker_publish_messages_received"
 _DROPPED: Final = "broker_publish_messages_dropped"
@@ -35,6 +37,8 @@ METRICS: Final = frozenset(
         _LAG_SECONDS,
         _IN_FLIGHT,
         _CONNECTED,
+        _HOLDERS,
+        _STANDBYS,
         _CLIENTS,
         _PUBLISHED,
         _DROPPED,
@@ -189,6 +193,11 @@ def _gateway_state(look: _Look) -> Verdict:
     state, detail = _target(look, "gateway")
     if state == "ok" and 0 in look.memory.latest(_CONNECTED).values():
         return "bad", "no MQTT session"
+    waiting, working = look.one(_STANDBYS) or 0, look.one(_HOLDERS) or 0
+    if state == "ok" and working > waiting:
+        return "warn", "no standby waits"
+    if state == "ok" and waiting:
+        return "ok", "a standby waits" if waiting == 1 else f"{waiting:g} standbys wait"
     return state, detail
 
 

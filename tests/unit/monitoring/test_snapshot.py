@@ -240,6 +240,25 @@ def test_one_of_several_that_is_silent_is_enough(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pairs", "state", "detail"),
+    [
+        ({"a:1": (1, 0), "b:1": (0, 1)}, "ok", "a standby waits"),
+        ({"a:1": (1, 0), "b:1": (1, 0), "c:1": (0, 1), "d:1": (0, 1)}, "ok", "2 standbys wait"),
+        ({"a:1": (1, 0)}, "warn", "no standby waits"),
+        ({"a:1": (0, 0)}, "ok", ""),
+    ],
+)
+def test_a_pair_says_whether_a_standby_waits(
+    stage: Stage, pairs: Mapping[str, tuple[float, float]], state: str, detail: str
+) -> None:
+    for instance, (works, waits) in pairs.items():
+        part = {key("tidegate_gateway_lease_held"): works, key("tidegate_gateway_standby_waiting"): waits}
+        stage.history.add(START, "tidegate-gateway", Scrape(0, {**gateway(5), **part}), instance=instance)
+    found = _station(stage, "gateway")
+    assert (found["state"], found["detail"]) == (state, detail)
+
+
+@pytest.mark.parametrize(
     ("severity", "state", "wanted"),
     [("critical", "firing", "bad"), ("warning", "firing", "warn"), ("critical", "pending", "warn"),
      ("info", "firing", "ok"), ("critical", "resolved", "ok")],
