@@ -22,6 +22,7 @@ from gateway.fast_path.encoder import FastPathEncoder
 from gateway.gateway_settings import GatewaySettings, MqttSettings, RouteSettings
 from gateway.health import GatewayHealth
 from gateway.lease.gateway_lease import GatewayLease
+from gateway.lease.lease_duty import LeaseDuty
 from gateway.memory.restart_state import GatewayState, ReadOutcomes, ReadState, is_own_state
 from gateway.memory.state_watch import ErasureListener, ReadNewer, SharedIdDetector
 from gateway.message_processor import MessageProcessor
@@ -30,7 +31,7 @@ from gateway.mqtt.broker_backlog import BrokerBacklog
 from gateway.mqtt.broker_window import BrokerWindow
 from gateway.mqtt.session import MqttSession
 from gateway.mqtt.session_events import Incoming, SessionEvents
-from gateway.mqtt.session_text import describe_inflight_limit, describe_lost_broker
+from gateway.mqtt.session_text import describe_inflight_limit
 from gateway.policy import ReadingPolicy
 from gateway.replies.device_replies import DeviceReplies
 from gateway.replies.rejection import ReceiptBuilder
@@ -83,7 +84,6 @@ class GatewayService(SessionEvents):
         read_routes: ReadRoutes = no_route_update,
         lease: GatewayLease | None = None,
     ) -> None:
-        self._lease = lease
         self._limits, self._receipts = gateway, receipts or ReceiptBuilder()
         self._state = DecoderState()
         table, policy = compile_routes(routes, gateway), policy or ReadingPolicy()
@@ -96,6 +96,7 @@ class GatewayService(SessionEvents):
         self._tick_at = 0.0
         self._accounts = MetricAccumulator(metrics)
         self._session = MqttSession(mqtt, window=gateway.window_messages, events=self)
+        self._duty = LeaseDuty(lease, self._session, self._accounts)
         self._broker, self._backlog = BrokerWindow(gateway.window_messages), BrokerBacklog()
         self._policy, self._tracker = policy, SequenceTracker()
         self._chain = AckChain(gateway.gateway_id, self._tracker)
@@ -136,8 +137,7 @@ class GatewayService(SessionEvents):
             self._accounts.disconnected()
             if self._log is not None:
                 self._log.close()
-            if self._lease is not None:
-                self._lease.close()
+            self._duty.close()
         self._health.say("stopped", "stopped; the broker keeps the messages that were not acknowledged")
 
     def healthy(self) -> tuple[bool, str]:
@@ -243,7 +243,7 @@ class GatewayService(SessionEvents):
 
     def _turn(self, log: LogWriter, *, read: bool = True) -> None:
         """Run one pass. It waits in one place: for the broker while nothing is in flight, else for messages and reports."""
-        self._keep_lease(log)
+        self._duty.keep(log, self._chain.epoch)
         if not self._is_held_back(log):
             read = read and not self._has_used_window()
             self._session.loop(0.0 if self._deliverer.busy else IDLE_SECONDS, read=read)
@@ -308,41 +308,12 @@ class GatewayService(SessionEvents):
         longest: float = min(10.0, 0.25 * 2 ** min(self._failures, 8))
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads tries, guards nothing
 
-    def _keep_lease(self, log: LogWriter) -> None:
-        """Renew the lease. A holder that must end sends nothing more: the next one may begin at any moment."""
-        if self._lease is None:
-            return
-        try:
-            keeps = self._lease.keep(log, epoch=self._chain.epoch, connected=self._session.connected)
-        except FatalError:
-            log.abort()
-            self._lease.close()
-            raise
-        if not keeps:
-            log.flush(SAVE_SECONDS)
-            self._release(log)
-            raise FatalError(describe_lost_broker(self._session.detail))
-
-    def _release(self, log: LogWriter) -> None:
-        """Give the lease back: last of all, because another process may begin at once."""
-        if self._lease is not None:
-            self._session.close()
-            self._lease.release(log, SAVE_SECONDS)
-
-    def _take_lease(self, log: LogWriter, stop: threading.Event) -> bool:
-        """Wait for the lease; False if `stop` was set first."""
-        lease = self._lease
-        if lease is not None and lease.take(log, stop, self._wait_for):
-            self._accounts.lease(works=lease.standby, waits=False)
-            self._session.follow_epoch(lease.epoch)
-        return lease is None or lease.held
-
     def _reopen(self, stop: threading.Event) -> None:
         log = None
         try:
             log = self._open_log(stop, self._wait_for)
             if log is not None and not self._state_read:
-                if not self._take_lease(log, stop):
+                if not self._duty.take(log, stop, self._wait_for):
                     return
                 self._recall(self._read_state())
                 self._state_read = True
@@ -404,7 +375,7 @@ class GatewayService(SessionEvents):
         if self._log is not None:
             self._save(stopped=True)
             self._log.flush(SAVE_SECONDS)
-            self._release(self._log)
+            self._duty.release(self._log)
 
     def _counted(self, record: OutcomeRecord) -> None:
         self._own.follow(record)
@@ -422,9 +393,7 @@ class GatewayService(SessionEvents):
     def _wait_for(self, what: str, is_standby: bool = False) -> None:
         self._health.beat()
         self._health.say("standby" if is_standby else "waiting", what)
-        if self._lease is not None:
-            self._accounts.lease(works=self._lease.standby and self._lease.held, waits=is_standby)
-            self._lease.check()
+        self._duty.note(waits=is_standby)
 
     def _shared(self) -> str:
         return "" if self._shared_id is None else self._shared_id.words

@@ -117,3 +117,17 @@ def test_a_gateway_that_conflicts_writes_nothing_and_connects_nowhere(scripted_b
     assert rig.log.records(READINGS) == []
     assert {one.process for one in leases(rig.log)} == {"there/1/b"}
     assert scripted_broker.links == []
+
+
+def test_a_holder_that_lacks_the_broker_releases_the_lease_and_ends(scripted_broker: Any, rig: Any) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+    rig.until(lambda: rig.service.healthy()[0])
+    scripted_broker.close()
+    link.close()
+    rig.until(lambda: not rig.service._session.connected)
+    rig.pump()
+    rig.clock.seconds += 6
+    with pytest.raises(FatalError, match=r"lacks the MQTT broker .* It has released its lease"):
+        rig.until(lambda: False)
+    assert leases(rig.log)[-1].released
