@@ -44,6 +44,9 @@ class StoredReceiptNotifier:
             try:
                 if self._is_active():
                     self.look()
+                else:
+                    # The process that works reports these.
+                    self._told = None
             except TidegateError as error:
                 logger.warning("stored receipts are delayed: %s", error)
             except Exception:

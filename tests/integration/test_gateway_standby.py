@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.durable_broker, pytest.mark.promise("P3")]
 
 logger = logging.getLogger("tests.standby")
 
-LEASE_SECONDS = 8.0
+LEASE_SECONDS = 10.0
 OTHER_MACHINE = """
 import gateway.build
 gateway.build.machine_name = lambda: ""
