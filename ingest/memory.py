@@ -249,7 +249,7 @@ class MemoryWriter:
 
 
 class MemoryFollower:
-    """FollowsState of a MemoryLog."""
+    """StateReader of a MemoryLog."""
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class MemoryFollower:
         self._next: dict[int, int] = {}
 
     def catch_up(self) -> list[tuple[str, bytes]]:
-        """See FollowsState."""
+        """See StateReader."""
         found: list[tuple[str, bytes]] = []
         for record in self._log.records(self._topic):
             if record.offset < self._next.get(record.partition, 0):
@@ -278,9 +278,9 @@ class MemoryFollower:
         return found
 
     def state(self) -> list[tuple[str, bytes]]:
-        """See FollowsState."""
+        """See StateReader."""
         return self._values.items()
 
     def forget(self) -> None:
-        """See FollowsState."""
+        """See StateReader."""
         self._values = self._new_values()

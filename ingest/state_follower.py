@@ -10,7 +10,7 @@ from ingest.log import LogRecord
 from ingest.read.offset_range import read_range
 from ingest.topics.offsets import begin_offsets, end_offsets
 
-__all__ = ["MAX_STATE_BYTES", "FollowsState", "NewestValues", "StateFollower"]
+__all__ = ["MAX_STATE_BYTES", "StateReader", "NewestValues", "StateFollower"]
 
 logger = logging.getLogger("tidegate.ingest.state")
 
@@ -21,7 +21,7 @@ _BATCH_RECORDS: Final = 200
 """Records per batch; a record may have half a megabyte."""
 
 
-class FollowsState(Protocol):
+class StateReader(Protocol):
     """Reader of the state topic that continues where it was. `ingest/memory.py` has the same behaviour in memory."""
 
     def catch_up(self) -> list[tuple[str, bytes]]:
@@ -99,7 +99,7 @@ class NewestValues:
 
 
 class StateFollower:
-    """See FollowsState. Not thread-safe."""
+    """See StateReader. Not thread-safe."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class StateFollower:
         self._next: dict[int, int] | None = None
 
     def catch_up(self) -> list[tuple[str, bytes]]:
-        """See FollowsState."""
+        """See StateReader."""
         end = end_offsets(self._settings, self._topic)
         begin = self._next
         if begin is None or any(offset < begin.get(partition, 0) for partition, offset in end.items()):
@@ -144,7 +144,7 @@ class StateFollower:
         return found
 
     def state(self) -> list[tuple[str, bytes]]:
-        """See FollowsState."""
+        """See StateReader."""
         return self._values.items()
 
     def forget(self) -> None:

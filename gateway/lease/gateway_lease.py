@@ -23,7 +23,7 @@ from gateway.lease.lease_record import LeaseRecord, decode_lease, describe_confl
 from ingest.contract.errors import ConfigError, FatalError, RetryableError
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.log import DeliveryError, LogFull, LogWriter
-from ingest.state_follower import FollowsState
+from ingest.state_follower import StateReader
 
 __all__ = ["GatewayLease", "is_running"]
 
@@ -78,7 +78,7 @@ class GatewayLease:
     def __init__(
         self,
         ours: LeaseRecord,
-        state: FollowsState,
+        state: StateReader,
         *,
         conflicts: Literal["reject", "warn"] = "reject",
         reach: Callable[[], str] = lambda: "",

@@ -10,7 +10,7 @@ from ingest.kafka_settings import KafkaSettings
 from ingest.log import LogWriter
 from ingest.memory import MemoryFollower, MemoryLog
 from ingest.producer import KafkaWriter
-from ingest.state_follower import FollowsState, StateFollower
+from ingest.state_follower import StateReader, StateFollower
 from tests.support.servers import make_topics
 
 
@@ -20,7 +20,7 @@ class Seam(Protocol):
     topic: str
 
     def writer(self) -> LogWriter: ...
-    def follower(self, **more: Any) -> FollowsState: ...
+    def follower(self, **more: Any) -> StateReader: ...
 
 
 def is_watched(key: str) -> bool:
@@ -34,7 +34,7 @@ class MemorySeam:
     def writer(self) -> LogWriter:
         return self.log.writer()
 
-    def follower(self, **more: Any) -> FollowsState:
+    def follower(self, **more: Any) -> StateReader:
         return MemoryFollower(self.log, is_watched, topic=self.topic, **more)
 
 
@@ -46,7 +46,7 @@ class KafkaSeam:
     def writer(self) -> LogWriter:
         return KafkaWriter(self.settings, {self.topic: 1_000_000})
 
-    def follower(self, **more: Any) -> FollowsState:
+    def follower(self, **more: Any) -> StateReader:
         return StateFollower(self.settings, is_watched, topic=self.topic, **more)
 
 
