@@ -10,7 +10,7 @@ from ingest.log import LogRecord
 from ingest.read.offset_range import read_range
 from ingest.topics.offsets import begin_offsets, end_offsets
 
-__all__ = ["MAX_STATE_BYTES", "StateReader", "NewestValues", "StateFollower"]
+__all__ = ["MAX_STATE_BYTES", "NewestValues", "StateFollower", "StateReader"]
 
 logger = logging.getLogger("tidegate.ingest.state")
 

@@ -10,7 +10,7 @@ from ingest.kafka_settings import KafkaSettings
 from ingest.log import LogWriter
 from ingest.memory import MemoryFollower, MemoryLog
 from ingest.producer import KafkaWriter
-from ingest.state_follower import StateReader, StateFollower
+from ingest.state_follower import StateFollower, StateReader
 from tests.support.servers import make_topics
 
 
