@@ -67,9 +67,12 @@ def mask_extra(options: Mapping[str, str]) -> dict[str, str]:
     return {name: MASK if SECRET_NAME.search(name) else value for name, value in options.items()}
 
 
-def to_toml(model: BaseModel, *, mask_secrets: bool = False) -> str:
-    """Return the settings as TOML; without `mask_secrets` only for a private file. None is the default, and left out."""
-    return _Writer(mask_secrets).tables(model)
+def to_toml(model: BaseModel, *, mask_secrets: bool = False, only_given: bool = False) -> str:
+    """Return the settings as TOML; without `mask_secrets` only for a private file. None is the default, and left out.
+
+    With `only_given`, all defaults are left out, so that the file also fits a later version with other defaults.
+    """
+    return _Writer(mask_secrets, only_given).tables(model)
 
 
 def to_commented_toml(
@@ -123,8 +126,8 @@ def _comment(text: str) -> list[str]:
 
 
 class _Writer:
-    def __init__(self, mask_secrets: bool) -> None:
-        self._mask = mask_secrets
+    def __init__(self, mask_secrets: bool, only_given: bool) -> None:
+        self._mask, self._only_given = mask_secrets, only_given
 
     def tables(self, model: BaseModel) -> str:
         tables: list[str] = []
@@ -134,8 +137,8 @@ class _Writer:
                 tables += [f"[[{section}]]\n{self._pairs(item)}" for item in value]
             elif isinstance(value, Mapping):
                 tables += [f"[{section}.{_text(name)}]\n{self._pairs(item)}" for name, item in value.items()]
-            else:
-                tables.append(f"[{section}]\n{self._pairs(value)}")
+            elif (pairs := self._pairs(value)) or not self._only_given:
+                tables.append(f"[{section}]\n{pairs}")
         return "\n".join(tables)
 
     def plain(self, values: Mapping[str, Any]) -> str:
@@ -143,7 +146,9 @@ class _Writer:
         return "".join(f"{name} = {self._value(value)}\n" for name, value in values.items() if value is not None)
 
     def _pairs(self, section: BaseModel) -> str:
-        return "".join(f"{name} = {self._value(self._shown(name, value))}\n" for name, value in _given(section))
+        wanted = section.model_fields_set if self._only_given else type(section).model_fields
+        pairs = ((name, value) for name, value in _given(section) if name in wanted)
+        return "".join(f"{name} = {self._value(self._shown(name, value))}\n" for name, value in pairs)
 
     def _shown(self, name: str, value: object) -> object:
         if self._mask and name == "client_id":

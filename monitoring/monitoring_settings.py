@@ -107,6 +107,10 @@ class MonitoringSettings(BaseModel):
     audit_seconds: float = Field(
         600.0, ge=0, le=7200, description="Seconds between two audits by the monitor: 30 or more, or 0 for none."
     )
+    state_dir: str | None = Field(
+        None,
+        description="Folder in which the monitor keeps the finding of its audit. Default: the folder of the settings file.",
+    )
     consumer_groups: tuple[str, ...] = Field(
         (),
         max_length=MOST_GROUPS,

@@ -66,11 +66,11 @@ def audit(
 
 def _accept(config: Path | None, data: Path | None, author: str) -> None:
     """Accept the finding of the monitor with these settings; the monitor notices it within seconds."""
-    from deploy.monitor.audit_finding import accept_finding
-    from deploy.settings import data_dir
+    from deploy.monitor.audit_finding import accept_finding, state_folder
+    from deploy.settings import data_dir, load_settings
     from ingest.contract.errors import UnavailableError
 
-    folder = config.absolute().parent if config is not None else data_dir(data)
+    folder = data_dir(data) if config is None else state_folder(load_settings(config).monitoring, config)
     try:
         accepted = accept_finding(folder, author)
     except OSError as error:

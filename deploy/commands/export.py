@@ -1,4 +1,4 @@
-"""`tidegate export grafana | prometheus`: write files for tools that people already run.
+"""`tidegate export grafana | prometheus | systemd | compose`: write files for tools that people already run.
 
 A folder gets all files of an export or none, so that what a person changed there is not lost by accident.
 """
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deploy.commands.export_deployment import register_deployments
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 from ingest.contract.errors import ConfigError, UnavailableError
 
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from monitoring.grafana.query_check import EmptyQuery
     from monitoring.monitoring_settings import MonitoringSettings
 
-__all__ = ["ExportResult", "register", "write_export"]
+__all__ = ["ExportResult", "register", "show_exported", "write_export"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Write files for tools that you already run.")
 
 
 def register(parent: typer.Typer) -> None:
     """Add the group to the command line."""
+    register_deployments(app)
     parent.add_typer(app, name="export")
 
 
@@ -65,7 +67,7 @@ def export_grafana(
     if as_json:
         show_json(asdict(done) | ({} if check is None else {"empty": [asdict(each) for each in empty]}))
     else:
-        _show_exported(done)
+        show_exported(done)
         if check is not None:
             _say_empty(empty)
     raise typer.Exit(1 if any(not each.expected for each in empty) else 0)
@@ -92,7 +94,7 @@ def export_prometheus(
     if as_json:
         show_json(asdict(done))
     else:
-        _show_exported(done)
+        show_exported(done)
 
 
 def _check_queries(url: str, settings: "MonitoringSettings") -> "list[EmptyQuery]":
@@ -165,7 +167,7 @@ def _write(file: Path, text: str) -> None:
     fresh.replace(file)
 
 
-def _show_exported(done: ExportResult) -> None:
+def show_exported(done: ExportResult) -> None:
     """Print the files that an export wrote, one per line, and the file that says how to use them."""
     for name in done.written:
         typer.echo(str(Path(done.folder) / name))

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from deploy.local import maven
 from deploy.local.environment import ProgressLine
@@ -303,14 +303,24 @@ def _megabytes(jars: Sequence[Jar]) -> float:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`python -m deploy.local.artifacts [--verify]`: what `make setup` runs."""
+    """`python -m deploy.local.artifacts [--verify] [GROUP …]`: what `make setup` runs. Without a group it fetches `all`."""
     given = sys.argv[1:] if arguments is None else arguments
     shown = ProgressLine()
-    try:
-        before = len(_missing([jar for jar in read_lock() if jar.part in _MEMBERS["all"]], cache_dir()))
-        fetch_jars(
-            "all", lambda text: shown.show(text, last=text.startswith(WITHOUT_AGENT)), verify="--verify" in given
+    known: tuple[Group, ...] = get_args(Group)
+    if unknown := [word for word in given if word not in (*known, "--verify")]:
+        sys.stderr.write(
+            f"Unknown group of JVM parts: {unknown[0]}. Name one of {', '.join(known)}, or none for all.\n"
         )
+        return 2
+    groups = [group for group in known if group in given] or ["all"]
+    try:
+        before = len(
+            _missing([jar for jar in read_lock() if any(jar.part in _MEMBERS[g] for g in groups)], cache_dir())
+        )
+        for group in groups:
+            fetch_jars(
+                group, lambda text: shown.show(text, last=text.startswith(WITHOUT_AGENT)), verify="--verify" in given
+            )
     except TidegateError as error:
         sys.stderr.write(f"\n{error}\n")
         return error.exit_code

@@ -1,8 +1,8 @@
 """Finding of the monitor's audits, kept until an audit of the same time finds nothing, or until a person accepts it.
 
 Without it, one audit would report a loss, and the next one, which does not reach back so far, would not. The finding is a small
-file next to the settings, so that it survives a restart of the monitor. Only the monitor writes the file;
-`tidegate audit --accept` removes it and leaves a report.
+file next to the settings, or in `monitoring.state_dir`, so that it survives a restart of the monitor. Only the monitor writes
+the file; `tidegate audit --accept` removes it and leaves a report.
 """
 
 import json
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
 from lakehouse.atomic_file import write_json
+from monitoring.monitoring_settings import MonitoringSettings
 
 __all__ = [
     "AuditFinding",
@@ -23,6 +24,7 @@ __all__ = [
     "accept_finding",
     "finding_after",
     "finding_file",
+    "state_folder",
 ]
 
 FILE_NAME: Final = "audit-finding.json"
@@ -174,8 +176,13 @@ class FindingFile:
         self._is_kept, self.fault = False, ""
 
 
+def state_folder(settings: MonitoringSettings, config: Path) -> Path:
+    """Return the folder in which the monitor with this settings file keeps its finding."""
+    return Path(settings.state_dir) if settings.state_dir is not None else config.absolute().parent
+
+
 def finding_file(folder: Path) -> Path:
-    """Return the file in which the monitor with settings in this folder keeps its finding."""
+    """Return the file in which the monitor with this folder keeps its finding."""
     return folder / FILE_NAME
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from deploy.command_line import CommandLine, command_name, commands_for_data
 from deploy.local.runfile import read_run, read_state
-from deploy.monitor.audit_finding import finding_file
+from deploy.monitor.audit_finding import finding_file, state_folder
 from deploy.monitor.audit_probe import AuditProbe
 from deploy.monitor.fleet_probe import FleetProbe
 from deploy.monitor.page_answers import make_page_api
@@ -174,7 +174,8 @@ class Monitor:
         self._history, self._evaluator, self._board = History(wanted), Evaluator(self._alerts), SnapshotBroadcaster()
         self._flow = HealthyFlowSpans()
         self._fleet = FleetProbe(settings.lake.root, self._flow)
-        self._audit = AuditProbe(config, monitoring.audit_seconds, keep=finding_file(self._data))
+        keep = finding_file(state_folder(monitoring, config))
+        self._audit = AuditProbe(config, monitoring.audit_seconds, keep=keep)
         probes = make_probes(settings, self._history, self._fleet, self._audit, data=self._data)
         self._probes = ProbeSet(probes, self._metrics)
         self._polls = _Polls(

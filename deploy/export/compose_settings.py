@@ -1,0 +1,170 @@
+"""Settings of a pipeline whose parts are containers: addresses and folders inside of them, and no secrets."""
+
+import ipaddress
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.export.parts import ProductionPart, input_paths, production_parts, secret_settings, without_secrets
+from deploy.settings import Settings
+from gateway.gateway_settings import MqttSettings
+from ingest.kafka_settings import KafkaSettings
+from lakehouse.paths import is_local, to_path
+from monitoring.monitoring_settings import MonitoringSettings
+
+__all__ = ["STATE", "ContainerSetup", "container_setup"]
+
+STATE: Final = "/var/lib/tidegate"
+"""Folder of the image with a folder for the volume of each part; nothing else can be written."""
+SECRETS: Final = "/run/secrets"
+MQTT_USER: Final = "tidegate"
+EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - inside a container; Compose publishes single ports
+_LOGINS: Final = ("sasl_", "ssl_", "oauth_")
+_TOKENS: Final = {"page_token_file": "monitoring.page_token", "read_token_file": "monitoring.read_token"}
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSetup:
+    """Settings for containers, and what they need from the host.
+
+    Attributes:
+        settings: settings without secrets, with the addresses and folders of the containers.
+        parts: the parts by these settings.
+        secrets: name of each secret -> parts that read it.
+        binds: part -> folders and files of the host that it uses under the same path, each with True if it writes them.
+        own_broker: True if the MQTT broker is a service of the Compose file.
+        own_kafka: the same for Kafka.
+        mqtt_port: port of the own broker on the host.
+    """
+
+    settings: Settings
+    parts: tuple[ProductionPart, ...]
+    secrets: dict[str, tuple[str, ...]]
+    binds: dict[str, dict[Path, bool]]
+    own_broker: bool
+    own_kafka: bool
+    mqtt_port: int
+
+
+def container_setup(settings: Settings) -> ContainerSetup:
+    """Return the setup. A server with a loopback address becomes a service; any other address stays as it is."""
+    own_broker = _is_loopback(settings.mqtt.host)
+    own_kafka = all(_is_loopback(each.rpartition(":")[0]) for each in settings.kafka.bootstrap_servers.split(","))
+    inside = _updated(
+        without_secrets(settings),
+        mqtt=_mqtt(settings, own=own_broker),
+        kafka=_kafka() if own_kafka else {},
+        stream={"checkpoint": _place(settings.stream.checkpoint, "stream/checkpoints/land")},
+        lake={"root": _place(settings.lake.root, "stream/tables")},
+        monitoring=_monitoring(settings.monitoring),
+    )
+    inside = _absolute(inside)
+    parts = production_parts(inside)
+    wanted = _updated(settings, mqtt=_mqtt(settings, own=own_broker), kafka=_kafka() if own_kafka else {})
+    secrets: dict[str, list[str]] = {}
+    for part in parts:
+        for name in secret_settings(wanted, part.sections):
+            secrets.setdefault(name, []).append(part.name)
+    for field, name in _TOKENS.items():
+        if field in MonitoringSettings.model_fields:
+            secrets[name] = ["monitor"]
+    return ContainerSetup(
+        settings=inside,
+        parts=parts,
+        secrets={name: tuple(users) for name, users in secrets.items()},
+        binds={part.name: dict(_binds(inside, part)) for part in parts},
+        own_broker=own_broker,
+        own_kafka=own_kafka,
+        mqtt_port=settings.mqtt.port,
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    host = host.strip().strip("[]")
+    with suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
+
+
+def _updated(settings: Settings, **sections: dict[str, Any]) -> Settings:
+    return settings.model_copy(
+        update={name: getattr(settings, name).model_copy(update=update) for name, update in sections.items()}
+    )
+
+
+def _mqtt(settings: Settings, *, own: bool) -> dict[str, Any]:
+    session = _place(settings.mqtt.session_file or "session.json", "gateway/session.json")
+    if not own:
+        return {"session_file": session}
+    # Inside the network of the Compose file; the broker serves no TLS there.
+    return {
+        "session_file": session,
+        "host": "mosquitto",
+        "port": 1883,
+        "username": settings.mqtt.username or MQTT_USER,
+        **{name: field.default for name, field in MqttSettings.model_fields.items() if _is_encryption(name)},
+    }
+
+
+def _is_encryption(name: str) -> bool:
+    return name.startswith("tls") or (name.endswith("_file") and name != "session_file")
+
+
+def _kafka() -> dict[str, Any]:
+    defaults = {name: field.default for name, field in KafkaSettings.model_fields.items() if name.startswith(_LOGINS)}
+    return {**defaults, "bootstrap_servers": "kafka:9092", "security_protocol": "PLAINTEXT", "replication": 1}
+
+
+def _monitoring(settings: MonitoringSettings) -> dict[str, Any]:
+    defaults = MonitoringSettings()
+    ports = {name: getattr(defaults, name) for name in ("page_port", "gateway_port", "stream_port")}
+    canary = defaults.canary_port if settings.canary_port else 0
+    spark = settings.spark_jmx_port
+    targets = {
+        **settings.targets,
+        "gateway": (f"gateway:{ports['gateway_port']}",),
+        "stream": (f"stream:{ports['stream_port']}",),
+        "monitor": (f"monitor:{ports['page_port']}",),
+        "canary": (f"canary:{canary}",) if canary else (),
+        **({"spark": (f"stream:{spark}",)} if spark else {}),
+    }
+    tokens = {field: f"{SECRETS}/{name}" for field, name in _TOKENS.items() if field in MonitoringSettings.model_fields}
+    return {
+        **ports,
+        **tokens,
+        "canary_port": canary,
+        "host": EVERYWHERE,
+        "metrics_host": EVERYWHERE,
+        "targets": targets,
+        "prometheus_url": "http://prometheus:9090",
+        "alertmanager_url": None,
+        "kafka_jmx_port": 0,
+        "state_dir": f"{STATE}/monitor",
+    }
+
+
+def _place(given: str, default: str) -> str:
+    """Return a URI or an absolute path unchanged; a relative path, and one where the volumes are, is in a volume."""
+    if not is_local(given) or (to_path(given).is_absolute() and not to_path(given).is_relative_to(STATE)):
+        return given
+    return f"{STATE}/{default}"
+
+
+def _absolute(settings: Settings) -> Settings:
+    """Return the settings with absolute paths of input files, which the containers see under the same path."""
+    changed: dict[str, dict[str, Any]] = {}
+    for section in ("mqtt", "kafka", "gateway", "stream", "monitoring"):
+        for name in input_paths(settings, (section,)):
+            field = name.partition(".")[2]
+            changed.setdefault(section, {})[field] = str(Path(getattr(getattr(settings, section), field)).absolute())
+    return _updated(settings, **changed)
+
+
+def _binds(settings: Settings, part: ProductionPart) -> Iterator[tuple[Path, bool]]:
+    for path in input_paths(settings, part.sections).values():
+        if not path.is_relative_to(SECRETS):
+            yield path, False
+    for paths, writes in ((part.reads, False), (part.writes, True)):
+        yield from ((path, writes) for path in paths if not path.is_relative_to(STATE))
