@@ -1,6 +1,6 @@
 # Each target is a few lines, and CI calls the same targets. Paths are relative, so a folder with spaces works.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test coverage check commits index bench chaos soak mutants lock
+.PHONY: help setup up down test coverage check commits index image bench chaos soak mutants lock
 SHELL := /bin/sh
 # The first Python that runs and is new enough (a version manager's stand-in may exist and fail).
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -40,6 +40,11 @@ coverage: setup ## print the share of lines that the unit and contract tests run
 
 index: ## write FILES.md: the modules with their first sentences, and the promises with their tests
 	@$(PYTHON) tests/file_index.py
+
+ENGINE ?= docker
+IMAGE ?= tidegate:0.1.0
+image: ## build the container image of all parts (ENGINE=podman: with podman; ARGS="--build-arg SLIM=no": with all of PySpark's jars)
+	@$(ENGINE) build $(if $(findstring podman,$(ENGINE)),--format docker) -f deploy/docker/Dockerfile -t $(IMAGE) $(ARGS) .
 
 commits: ## check the subjects of commits that are not on main (ARGS="HEAD~3..HEAD": another range)
 	@$(PYTHON) tests/commit_subjects.py $(ARGS)

@@ -47,6 +47,20 @@ def test_kafka_of_zookeeper_mode_shares_all_but_kafkas_own_jars(tmp_path: Path) 
     assert all(path.is_file() for path in paths)
 
 
+def test_one_group_of_jars_is_fetched_alone_and_an_unknown_one_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fetched: list[str] = []
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(artifacts, "fetch_jars", lambda group, _progress, *, verify: fetched.append(group))
+    assert artifacts.main(["spark", "jmx", "--verify"]) == 0
+    assert artifacts.main([]) == 0
+    assert fetched == ["spark", "jmx", "all"]
+    assert artifacts.main(["sparc"]) == 2
+    assert "Unknown group of JVM parts: sparc. Name one of spark, " in capsys.readouterr().err
+    assert len(fetched) == 3
+
+
 def test_the_cache_is_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert artifacts.cache_dir() == tmp_path / "tidegate" / "jars"

@@ -18,8 +18,11 @@ from deploy.monitor.audit_finding import (
     accept_finding,
     finding_after,
     finding_file,
+    state_folder,
 )
 from deploy.monitor.audit_probe import AuditProbe, AuditTimeoutError
+from deploy.settings import load_settings
+from monitoring.monitoring_settings import MonitoringSettings
 
 WELL: Mapping[str, Any] = {
     "received": 50, "unaccounted": 0, "pending": 0, "duplicate_rows": 0, "order_violations": 0, "notes": [],
@@ -208,7 +211,22 @@ def test_one_under_way_does_not_find_again_what_was_accepted_meanwhile(running: 
     assert running.after(5) == 0
 
 
+def test_a_finding_in_a_folder_of_its_own_is_accepted_by_the_settings(running: Running, tmp_path: Path) -> None:
+    """Under systemd and in a container the folder of the settings cannot be written."""
+    config = tmp_path / "etc" / "c.toml"
+    config.parent.mkdir()
+    config.write_text(f'[monitoring]\nstate_dir = "{running.folder}"\n', encoding="utf-8")
+    running.audits.lost = [running.clock.now] * 7
+    assert running.after(60) == 7
+    assert finding_file(state_folder(load_settings(config, environ={}).monitoring, config)).is_file()
+    assert run(["audit", "--accept", "--config", str(config)]) == 0
+    assert list(config.parent.iterdir()) == [config]
+    assert not finding_file(running.folder).exists()
+    assert state_folder(MonitoringSettings(), config) == config.parent
+
+
 def test_nothing_to_accept_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c.toml").touch()
     assert run(["audit", "--accept", "--config", str(tmp_path / "c.toml")]) != 0
     assert f"the monitor's audit has left no finding in {tmp_path}" in capsys.readouterr().err.replace("\n", " ")
 
