@@ -182,5 +182,6 @@ def test_java_and_the_jars_are_where_the_command_looks(image: str) -> None:
     assert (java["home"], java["version"][0]) == ("/opt/java", 17)
     code = "from deploy.local.artifacts import jmx_agent, spark_jars; print(len(spark_jars()), jmx_agent().is_file())"
     count, agent = podman(*options, "python3", "-P", "-c", code).split()
+    podman(*options, "test", "-s", "/opt/java/lib/security/cacerts")
     assert int(count) > 3
     assert agent == "True"
