@@ -67,7 +67,7 @@ def server_services(setup: ContainerSetup) -> dict[str, Any]:
     return {
         **({"mosquitto": _mosquitto(setup)} if setup.own_broker else {}),
         **({"kafka": _kafka(settings)} if setup.own_kafka else {}),
-        "prometheus": _prometheus(),
+        "prometheus": _prometheus(setup),
         "alertmanager": _alertmanager(),
         "grafana": _grafana(),
     }
@@ -146,7 +146,8 @@ def _kafka(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _prometheus() -> dict[str, Any]:
+def _prometheus(setup: ContainerSetup) -> dict[str, Any]:
+    names = [name for name, users in setup.secrets.items() if "prometheus" in users]
     return {
         "image": IMAGES["prometheus"],
         "command": [
@@ -156,6 +157,7 @@ def _prometheus() -> dict[str, Any]:
             "--storage.tsdb.retention.size=5GB",
         ],
         "ports": ["127.0.0.1:9090:9090"],
+        **({"group_add": [GROUP], "secrets": names} if names else {}),
         "volumes": ["./prometheus:/etc/prometheus:ro", "prometheus:/prometheus"],
         "healthcheck": health("wget", "-q", "-O", "/dev/null", "http://127.0.0.1:9090/-/ready"),
         **confined(memory_mb=WATCHERS_MB["prometheus"] * _SPARE, pids=128),

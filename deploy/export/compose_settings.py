@@ -1,11 +1,13 @@
 """Settings of a pipeline whose parts are containers: addresses and folders inside of them, and no secrets."""
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
 
 from deploy.export.parts import ProductionPart, input_paths, production_parts, secret_settings, without_secrets
 from deploy.settings import Settings
@@ -14,7 +16,9 @@ from ingest.kafka_settings import KafkaSettings
 from lakehouse.paths import is_local, to_path
 from monitoring.monitoring_settings import MonitoringSettings
 
-__all__ = ["STATE", "ContainerSetup", "container_setup"]
+__all__ = ["SECRETS", "STATE", "ContainerSetup", "container_setup"]
+
+Model = TypeVar("Model", bound=BaseModel)
 
 STATE: Final = "/var/lib/tidegate"
 """Folder of the image with a folder for the volume of each part; nothing else can be written."""
@@ -23,6 +27,7 @@ MQTT_USER: Final = "tidegate"
 EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - inside a container; Compose publishes single ports
 _LOGINS: Final = ("sasl_", "ssl_", "oauth_")
 _TOKENS: Final = {"page_token_file": "monitoring.page_token", "read_token_file": "monitoring.read_token"}
+"""Settings with a token of the page -> name of the secret. Prometheus reads the page's own metrics with the token for readers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class ContainerSetup:
     Attributes:
         settings: settings without secrets, with the addresses and folders of the containers.
         parts: the parts by these settings.
-        secrets: name of each secret -> parts that read it.
+        secrets: name of each secret -> services that read it.
         binds: part -> folders and files of the host that it uses under the same path, each with True if it writes them.
         own_broker: True if the MQTT broker is a service of the Compose file.
         own_kafka: the same for Kafka.
@@ -65,11 +70,11 @@ def container_setup(settings: Settings) -> ContainerSetup:
     wanted = _updated(settings, mqtt=_mqtt(settings, own=own_broker), kafka=_kafka() if own_kafka else {})
     secrets: dict[str, list[str]] = {}
     for part in parts:
-        for name in secret_settings(wanted, part.sections):
+        for name in secret_settings(wanted, part.sections, part.name):
             secrets.setdefault(name, []).append(part.name)
     for field, name in _TOKENS.items():
         if field in MonitoringSettings.model_fields:
-            secrets[name] = ["monitor"]
+            secrets[name] = ["monitor", "prometheus"] if field == "read_token_file" else ["monitor"]
     return ContainerSetup(
         settings=inside,
         parts=parts,
@@ -98,18 +103,20 @@ def _mqtt(settings: Settings, *, own: bool) -> dict[str, Any]:
     session = _place(settings.mqtt.session_file or "session.json", "gateway/session.json")
     if not own:
         return {"session_file": session}
-    # Inside the network of the Compose file; the broker serves no TLS there.
+    # The own broker has one user and serves no TLS: it is reached inside the network of the Compose file.
+    fields = MqttSettings.model_fields.items()
     return {
+        **{name: field.default for name, field in fields if _is_security(name, getattr(settings.mqtt, name))},
         "session_file": session,
         "host": "mosquitto",
         "port": 1883,
         "username": settings.mqtt.username or MQTT_USER,
-        **{name: field.default for name, field in MqttSettings.model_fields.items() if _is_encryption(name)},
     }
 
 
-def _is_encryption(name: str) -> bool:
-    return name.startswith("tls") or (name.endswith("_file") and name != "session_file")
+def _is_security(name: str, value: object) -> bool:
+    """Return whether a field is about TLS or a certificate, or is the login of a single part."""
+    return name.startswith(("tls", "key_")) or name.endswith("_file") or isinstance(value, BaseModel)
 
 
 def _kafka() -> dict[str, Any]:
@@ -154,16 +161,20 @@ def _place(given: str, default: str) -> str:
 
 def _absolute(settings: Settings) -> Settings:
     """Return the settings with absolute paths of input files, which the containers see under the same path."""
-    changed: dict[str, dict[str, Any]] = {}
-    for section in ("mqtt", "kafka", "gateway", "stream", "monitoring"):
-        for name in input_paths(settings, (section,)):
-            field = name.partition(".")[2]
-            changed.setdefault(section, {})[field] = str(Path(getattr(getattr(settings, section), field)).absolute())
-    return _updated(settings, **changed)
+    for setting in input_paths(settings, ("mqtt", "kafka", "gateway", "stream", "monitoring")):
+        settings = _with_absolute(settings, setting.split("."))
+    return settings
+
+
+def _with_absolute(model: Model, path: Sequence[str]) -> Model:
+    name, *rest = path
+    value = getattr(model, name)
+    changed = _with_absolute(value, rest) if rest else str(Path(value).absolute())
+    return model.model_copy(update={name: changed})
 
 
 def _binds(settings: Settings, part: ProductionPart) -> Iterator[tuple[Path, bool]]:
-    for path in input_paths(settings, part.sections).values():
+    for path in input_paths(settings, part.sections, part.name).values():
         if not path.is_relative_to(SECRETS):
             yield path, False
     for paths, writes in ((part.reads, False), (part.writes, True)):

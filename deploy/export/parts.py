@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Final, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, SecretStr
 
@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 PartName = Literal["gateway", "stream", "monitor", "canary"]
+Model = TypeVar("Model", bound=BaseModel)
 
 MEGABYTE: Final = 1024**2
 SPARE: Final = 1.25
@@ -112,62 +113,78 @@ def _local(uri: str) -> Iterator[Path]:
         yield to_path(uri)
 
 
-def input_paths(settings: Settings, sections: tuple[str, ...]) -> dict[str, Path]:
+def input_paths(settings: BaseModel, sections: tuple[str, ...], part: str | None = None) -> dict[str, Path]:
     """Return the files and folders that these sections name and that are only read: setting -> path.
 
     A file that is replaced while it is read by name (the device registry) is given as its folder.
+
+    Args:
+        settings: the settings.
+        sections: names of sections.
+        part: only what this part uses; a table in a section, such as `mqtt.canary`, is for the part of its name.
     """
     found: dict[str, Path] = {}
-    for section, name, value in _values(settings, sections):
+    for setting, _, name, value in _values(settings, sections, part):
         if not isinstance(value, str) or name in _WRITTEN:
             continue
         if name.endswith("_file") or name in _FOLDERS:
-            found[f"{section}.{name}"] = Path(value)
+            found[setting] = Path(value)
         elif name == "device_registry":
-            found[f"{section}.{name}"] = Path(value).parent
+            found[setting] = Path(value).parent
     return found
 
 
-def secret_settings(settings: Settings, sections: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names `section.field` of the secrets that these sections need: those given, and passwords of given users."""
+def secret_settings(settings: BaseModel, sections: tuple[str, ...], part: str | None = None) -> tuple[str, ...]:
+    """Return the names `section.field` of the secrets that these sections need: those given, and passwords of given users.
+
+    The arguments are those of `input_paths`.
+    """
     found = []
-    for section, name, value in _values(settings, sections):
-        field = type(getattr(settings, section)).model_fields[name]
+    for setting, model, name, value in _values(settings, sections, part):
+        field = type(model).model_fields[name]
         if SecretStr not in (field.annotation, *get_args(field.annotation)):
             continue
-        user = getattr(getattr(settings, section), name.replace("password", "username"), None)
+        user = getattr(model, name.replace("password", "username"), None)
         if value is not None or isinstance(user, str):
-            found.append(f"{section}.{name}")
+            found.append(setting)
     return tuple(found)
 
 
-def secret_extras(settings: Settings, sections: tuple[str, ...]) -> tuple[str, ...]:
+def secret_extras(settings: BaseModel, sections: tuple[str, ...]) -> tuple[str, ...]:
     """Return the names `section.extra` of pass-through options of which one sounds like a secret."""
     return tuple(
-        f"{section}.{name}"
-        for section, name, value in _values(settings, sections)
-        if name == "extra" and any(SECRET_NAME.search(option) for option in value)
+        setting
+        for setting, _, name, value in _values(settings, sections)
+        if name == "extra" and isinstance(value, dict) and any(SECRET_NAME.search(option) for option in value)
     )
 
 
-def without_secrets(settings: Settings) -> Settings:
+def without_secrets(settings: Model) -> Model:
     """Return the settings without all secrets, and without pass-through options that sound like one."""
-    changed: dict[str, BaseModel] = {}
-    for section in Settings.model_fields:
-        part = getattr(settings, section)
-        if not isinstance(part, BaseModel):
-            continue
-        update: dict[str, object] = {
-            name: None for _, name, value in _values(settings, (section,)) if isinstance(value, SecretStr)
-        }
-        if extra := getattr(part, "extra", None):
-            update["extra"] = {name: text for name, text in extra.items() if not SECRET_NAME.search(name)}
-        changed[section] = part.model_copy(update=update)
-    return settings.model_copy(update=changed)
+    changed: dict[str, object] = {}
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, SecretStr):
+            changed[name] = None
+        elif isinstance(value, BaseModel):
+            changed[name] = without_secrets(value)
+        elif name == "extra" and isinstance(value, dict):
+            changed[name] = {option: text for option, text in value.items() if not SECRET_NAME.search(option)}
+    return settings.model_copy(update={name: new for name, new in changed.items() if new != getattr(settings, name)})
 
 
-def _values(settings: Settings, sections: tuple[str, ...]) -> Iterator[tuple[str, str, object]]:
+def _values(
+    settings: BaseModel, sections: tuple[str, ...], part: str | None = None
+) -> Iterator[tuple[str, BaseModel, str, object]]:
+    """Yield the dotted name, the model, the field and the value of each setting, also of those in tables of a section."""
     for section in sections:
-        part = getattr(settings, section)
-        for name in type(part).model_fields:
-            yield section, name, getattr(part, name)
+        yield from _fields(section, getattr(settings, section), part)
+
+
+def _fields(prefix: str, model: BaseModel, part: str | None) -> Iterator[tuple[str, BaseModel, str, object]]:
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        if not isinstance(value, BaseModel):
+            yield f"{prefix}.{name}", model, name, value
+        elif part in (None, name):
+            yield from _fields(f"{prefix}.{name}", value, part)

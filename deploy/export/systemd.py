@@ -196,7 +196,7 @@ def _environment(settings: Settings, part: ProductionPart) -> list[str]:
     ]
     if part.name == "monitor" and settings.monitoring.state_dir is None:
         found.append(f"Environment=TIDEGATE_MONITORING__STATE_DIR={STATE}/monitor")
-    for name in secret_settings(settings, part.sections):
+    for name in secret_settings(settings, part.sections, part.name):
         variable = "TIDEGATE_" + name.upper().replace(".", "__")
         # %d is the folder with the credentials of this unit.
         found += [f"LoadCredential={name}:{CREDENTIALS}/{name}", f"Environment={variable}=file:%d/{name}"]
@@ -204,13 +204,12 @@ def _environment(settings: Settings, part: ProductionPart) -> list[str]:
 
 
 def _home_protection(settings: Settings, part: ProductionPart) -> str:
-    paths = (*part.writes, *part.reads, *input_paths(settings, part.sections).values())
+    paths = (*part.writes, *part.reads, *input_paths(settings, part.sections, part.name).values())
     hidden = any(path.is_relative_to(home) for path in paths for home in _HIDDEN_HOMES)
     return "read-only" if hidden else "yes"
 
 
 def _readme(settings: Settings, parts: tuple[ProductionPart, ...], *, program: str, user: str) -> str:
-    sections = tuple(dict.fromkeys(section for part in parts for section in part.sections))
     outside = dict.fromkeys(
         path for part in parts for path in part.writes if path.is_absolute() and not path.is_relative_to(STATE)
     )
@@ -228,13 +227,14 @@ def _readme(settings: Settings, parts: tuple[ProductionPart, ...], *, program: s
         credentials=CREDENTIALS,
         environment=ENVIRONMENT,
         folders=made,
-        secrets=_secrets(settings, sections),
+        secrets=_secrets(settings, parts),
         finding=_FINDING.format(state=STATE) if settings.monitoring.state_dir is None else "",
     )
 
 
-def _secrets(settings: Settings, sections: tuple[str, ...]) -> str:
-    names = secret_settings(settings, sections)
+def _secrets(settings: Settings, parts: tuple[ProductionPart, ...]) -> str:
+    names = dict.fromkeys(name for part in parts for name in secret_settings(settings, part.sections, part.name))
+    sections = tuple(dict.fromkeys(section for part in parts for section in part.sections))
     lines = [f"    install -m 0400 /dev/stdin {CREDENTIALS}/{name}" for name in names]
     text = (
         "Each line waits for the secret and Ctrl-D:\n\n" + "\n".join(lines)

@@ -47,7 +47,8 @@ def test_the_image_installs_what_the_project_requires_and_no_more() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     listed = (DOCKER / "packages.txt").read_text("utf-8").split()
     assert sorted(listed) == listed
-    assert set(listed) == closure(list(project["dependencies"]))
+    wanted = closure(list(project["dependencies"]))
+    assert set(listed) == wanted, f"write these names into deploy/docker/packages.txt: {sorted(wanted)}"
 
 
 def test_all_that_the_image_installs_is_pinned_with_hashes() -> None:

@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, SecretStr
 
 from deploy.cli import run
-from deploy.export.parts import production_parts
+from deploy.export.parts import input_paths, production_parts, secret_settings, without_secrets
 from deploy.export.systemd import systemd_files
 from deploy.local.budget import memory_budget_mb
 from deploy.settings import Settings, load_settings
@@ -127,6 +128,34 @@ def test_the_variables_of_a_unit_are_settings_and_read_their_credentials(setting
     assert found.kafka.sasl_password is not None
     assert found.kafka.sasl_password.get_secret_value() == "from kafka.sasl_password"
     assert found.monitoring.state_dir == "/var/lib/tidegate/monitor"
+
+
+class Login(BaseModel):
+    username: str | None = None
+    password: SecretStr | None = None
+    key_file: str | None = None
+
+
+class Broker(Login):
+    canary: Login | None = None
+    devices: Login | None = None
+
+
+class Nested(BaseModel):
+    mqtt: Broker
+
+
+def test_a_login_of_one_part_is_only_for_this_part() -> None:
+    canary = Login(username="c", key_file="/etc/c.pem")
+    broker = Broker(password=SecretStr("hunter2"), canary=canary, devices=Login(password=SecretStr("hunter3")))
+    settings = Nested(mqtt=broker)
+    assert secret_settings(settings, ("mqtt",), "gateway") == ("mqtt.password",)
+    assert secret_settings(settings, ("mqtt",), "canary") == ("mqtt.password", "mqtt.canary.password")
+    assert input_paths(settings, ("mqtt",), "gateway") == {}
+    assert input_paths(settings, ("mqtt",), "canary") == {"mqtt.canary.key_file": Path("/etc/c.pem")}
+    bare = without_secrets(settings)
+    assert (bare.mqtt.password, bare.mqtt.canary) == (None, canary)
+    assert bare.mqtt.devices == Login()
 
 
 def test_without_users_and_canary_there_is_neither(tmp_path: Path) -> None:
