@@ -182,12 +182,17 @@ def test_systemd_reads_the_units_without_a_complaint(settings: Settings, tmp_pat
     folder = tmp_path / "units"
     folder.mkdir()
     # systemd looks whether the program exists.
-    for name, text in systemd_files(settings, program=sys.executable, user="root").items():
+    for name, text in systemd_files(settings, program=sys.executable).items():
         (folder / name).write_text(text, encoding="utf-8")
     units = [str(file) for file in sorted(folder.iterdir()) if file.suffix in (".service", ".target")]
     done = subprocess.run([program, "verify", *units], capture_output=True, text=True, check=False, timeout=60)
     about_ours = [line for line in (done.stdout + done.stderr).splitlines() if "tidegate" in line]
     assert about_ours == []
+    # systemd's own judgement in tenths: 10 for a service without any protection.
+    judged = [program, "security", "--offline=yes", "--no-pager", "--threshold=20", *units[:-1]]
+    done = subprocess.run(judged, capture_output=True, text=True, check=False, timeout=60)
+    if "unrecognized option" not in done.stderr:
+        assert done.returncode == 0, done.stdout.splitlines()[-1]
     broken = folder / "tidegate-gateway.service"
     broken.write_text(broken.read_text("utf-8").replace("KillMode=mixed", "KillMode=gently"), encoding="utf-8")
     done = subprocess.run([program, "verify", str(broken)], capture_output=True, text=True, check=False, timeout=60)
