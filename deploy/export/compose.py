@@ -1,5 +1,6 @@
 """Files of `tidegate export compose`: the Compose file, the settings for it, configuration of its servers, and a README."""
 
+import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -205,13 +206,6 @@ def _binds_text(binds: dict[Path, bool]) -> str:
     )
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes each value in full: an alias would tie services together that a person may want to change apart."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        del data
-        return True
-
-
 def _yaml(content: dict[str, Any]) -> str:
-    return str(yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
+    # Without shared objects there are no aliases, so a person can change one service alone.
+    return str(yaml.safe_dump(json.loads(json.dumps(content)), sort_keys=False, allow_unicode=True, width=120))
