@@ -22,7 +22,13 @@ __all__ = ["explain_bind_failure", "run_canary_process", "run_gateway", "run_str
 
 @contextmanager
 def serve_metrics(
-    registry: CollectorRegistry, *, host: str, port: int, part: str, healthy: Callable[[], tuple[bool, str]]
+    registry: CollectorRegistry,
+    *,
+    host: str,
+    port: int,
+    part: str,
+    healthy: Callable[[], tuple[bool, str]],
+    alive: Callable[[], bool] = lambda: True,
 ) -> Iterator[None]:
     """Serve one process's metrics while the block runs.
 
@@ -32,7 +38,7 @@ def serve_metrics(
     build_info(registry, version(), part)
     process_metrics(registry)
     try:
-        exporter = Exporter(registry, host=host, port=port, healthy=healthy)
+        exporter = Exporter(registry, host=host, port=port, healthy=healthy, alive=alive)
     except OSError as error:
         raise UnavailableError(
             explain_bind_failure(error, host, port, "the metrics", f"{part}_port", "metrics_host")
@@ -96,6 +102,7 @@ def run_gateway(source: SettingsFile) -> None:
             port=monitoring.gateway_port,
             part="gateway",
             healthy=service.healthy,
+            alive=service.alive,
         ),
         notify_stored(settings, metrics, stop, is_active=service.is_active),
     ):

@@ -149,6 +149,10 @@ class GatewayService(SessionEvents):
         """Return whether this process works, and does not wait as a standby."""
         return self._health.now()[0] != "standby"
 
+    def alive(self) -> bool:
+        """Return whether the loop turns; False also after an error that ended it. A gateway that waits for a server is alive."""
+        return self._health.now()[0] not in ("stalled", "failed")
+
     def status(self) -> dict[str, Any]:
         """Return state (starting, standby, waiting, running, stalled, draining, failed, stopped), since when, and a sentence."""
         state, detail, since = self._health.now()

@@ -1,7 +1,8 @@
-"""`/metrics` and `/healthz` of one process, on loopback by default.
+"""`/metrics`, `/healthz` and `/livez` of one process, on loopback by default.
 
 Each process has one registry and one exporter. `/healthz` asks a callable of the process, so that a stuck loop is reported as
-unhealthy (503) even though the port still answers. Clients that send or read slowly take no place from a scraper, and no answer
+unhealthy (503) even though the port still answers. A process that waits for a server is unhealthy too, and a restart would
+not help it: `/livez` is 503 only if a restart helps. Clients that send or read slowly take no place from a scraper, and no answer
 names the software or shows an error of the process.
 """
 
@@ -28,7 +29,15 @@ LONGEST_SECONDS: Final = 15.0
 
 
 class Exporter:
-    """HTTP server of one registry on a daemon thread; `port=0` takes a free port (read it back from `port`)."""
+    """HTTP server of one registry on a daemon thread; `port=0` takes a free port (read it back from `port`).
+
+    Args:
+        registry: the metrics.
+        host: address to listen on.
+        port: port to listen on.
+        healthy: whether the process does its work, and a sentence; for `/healthz`.
+        alive: whether the process could do its work without a restart; for `/livez`.
+    """
 
     def __init__(
         self,
@@ -37,6 +46,7 @@ class Exporter:
         host: str = "127.0.0.1",
         port: int = 0,
         healthy: Callable[[], tuple[bool, str]],
+        alive: Callable[[], bool] = lambda: True,
     ) -> None:
         class Handler(BaseHTTPRequestHandler):
             # A peer that sends half a request must not block its thread forever.
@@ -46,11 +56,12 @@ class Exporter:
                 path = self.path.split("?", 1)[0]
                 if path == "/metrics":
                     self._answer(200, CONTENT_TYPE_LATEST, generate_latest(registry))
-                elif path == "/healthz":
+                elif path in ("/healthz", "/livez"):
                     ok, detail = healthy()
+                    ok = ok if path == "/healthz" else alive()
                     self._answer(200 if ok else 503, "text/plain; charset=utf-8", f"{detail}\n".encode())
                 else:
-                    self._answer(404, "text/plain; charset=utf-8", b"Not found: use /metrics or /healthz.\n")
+                    self._answer(404, "text/plain; charset=utf-8", b"Not found: use /metrics, /healthz or /livez.\n")
 
             def _answer(self, status: int, content_type: str, body: bytes) -> None:
                 self.send_response(status)

@@ -1,4 +1,4 @@
-"""`tidegate export grafana | prometheus | systemd | compose`: write files for tools that people already run.
+"""`tidegate export grafana | prometheus | systemd | compose | helm`: write files for tools that people already run.
 
 A folder gets all files of an export or none, so that what a person changed there is not lost by accident.
 """
@@ -95,6 +95,32 @@ def export_prometheus(
         show_json(asdict(done))
     else:
         show_exported(done)
+
+
+@app.command("helm")
+def export_helm(
+    folder: Annotated[Path, typer.Argument(help="Folder to write to; a missing one is created.", metavar="DIR")],
+    force: Annotated[bool, typer.Option("--force", help="Replace files that differ.")] = False,
+    config: OptionalConfig = None,
+    as_json: Json = False,
+) -> None:
+    """Write a Helm chart of the pipeline, with its values filled from the settings.
+
+    The chart has no secret: values.yaml names the Secrets to create. It contains the rules and dashboards of the other exports.
+    DIR/README.md says how to install it.
+    """
+    from deploy.helm.chart_files import chart_files
+    from deploy.settings import load_settings
+    from deploy.settings_file import read_toml
+
+    chart = chart_files(load_settings(config), None if config is None else read_toml(config))
+    done = write_export(folder, chart.files, force=force)
+    if as_json:
+        show_json(asdict(done) | {"notes": list(chart.notes)})
+    else:
+        show_exported(done)
+        for note in chart.notes:
+            typer.echo(f"Note: {note}", err=True)
 
 
 def _check_queries(url: str, settings: "MonitoringSettings") -> "list[EmptyQuery]":

@@ -1,0 +1,1 @@
+"""The Helm chart of a pipeline; in: the settings, out: the files of a chart without any secret. `tidegate/` is its source."""
