@@ -1,6 +1,6 @@
 # Each target is a few lines, and CI calls the same targets. Paths are relative, so a folder with spaces works.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test coverage check commits index image bench chaos soak mutants lock
+.PHONY: help setup up down test coverage check commits index image bench chaos soak mutants helm lock
 SHELL := /bin/sh
 # The first Python that runs and is new enough (a version manager's stand-in may exist and fail).
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -66,6 +66,12 @@ soak: setup ## run everything for two hours at 200 messages/s with a random faul
 
 mutants: setup ## break each hop on purpose and print which oracle finds the fault
 	@$(VENV) -m pytest -q tests/spark/test_deploy_mutants.py
+
+helm: setup ## build helm from its Go module if it is missing (minutes), and test the exported chart with it
+	@$(VENV) -m deploy.local.environment --readers
+	@$(VENV) -m tests.support.helm
+	@$(VENV) -m pytest -q tests/unit/deploy/test_helm_chart.py tests/unit/deploy/test_helm_schema.py \
+		tests/integration/test_deploy_helm.py tests/integration/test_deploy_helm_values.py $(ARGS)
 
 lock: ## pin the newest versions that pyproject.toml allows, with hashes (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \

@@ -33,6 +33,7 @@ pytest_plugins = [
     "tests.support.promql",
     "tests.support.grafana_lint",
     "tests.support.promtool",
+    "tests.support.helm",
     "tests.support.alerts_counters",
     "tests.support.alerts_kafka",
     "tests.support.alerts_parts",

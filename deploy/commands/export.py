@@ -1,4 +1,4 @@
-"""`tidegate export grafana | prometheus | systemd | compose | helm`: write files for tools that people already run.
+"""`tidegate export grafana | prometheus | systemd | compose | helm | asyncapi`: write files for tools that people already run.
 
 A folder gets all files of an export or none, so that what a person changed there is not lost by accident.
 """
@@ -121,6 +121,27 @@ def export_helm(
         show_exported(done)
         for note in chart.notes:
             typer.echo(f"Note: {note}", err=True)
+
+
+@app.command("asyncapi")
+def export_asyncapi(
+    folder: Annotated[Path, typer.Argument(help="Folder to write to; a missing one is created.", metavar="DIR")],
+    force: Annotated[bool, typer.Option("--force", help="Replace files that differ.")] = False,
+    config: OptionalConfig = None,
+    as_json: Json = False,
+) -> None:
+    """Write an AsyncAPI document of the MQTT topics and the Kafka topics.
+
+    It has the schemas of native messages, receipts and records, and the topics of routes and presets that apply.
+    """
+    from deploy.asyncapi.document import asyncapi_files
+    from deploy.settings import load_settings
+
+    done = write_export(folder, asyncapi_files(load_settings(config)), force=force)
+    if as_json:
+        show_json(asdict(done))
+    else:
+        _show_exported(done)
 
 
 def _check_queries(url: str, settings: "MonitoringSettings") -> "list[EmptyQuery]":

@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 
 import yaml
 from pydantic import BaseModel, SecretStr
+from pydantic_core import to_jsonable_python
 
 from deploy.helm.kafka_objects import strimzi_topics, strimzi_users
 from deploy.local.budget import memory_budget_mb
@@ -133,7 +134,7 @@ def fill_values(template: str, filled: Mapping[str, Any]) -> str:
 def _plain_settings(settings: Settings) -> dict[str, Any]:
     """Return the given settings without secrets, defaults, and what the chart decides."""
     found: dict[str, Any] = {}
-    for section, body in settings.model_dump(mode="json", exclude_unset=True).items():
+    for section, body in to_jsonable_python(_without_secrets(settings.model_dump(exclude_unset=True))).items():
         if section in HOT:
             if body:
                 found[section] = body
@@ -152,6 +153,13 @@ def _plain_settings(settings: Settings) -> dict[str, Any]:
         if kept:
             found[section] = kept
     return found
+
+
+def _without_secrets(value: Any) -> Any:
+    """Return the value without secrets at any depth."""
+    if isinstance(value, Mapping):
+        return {key: _without_secrets(item) for key, item in value.items() if not isinstance(item, SecretStr)}
+    return value
 
 
 def _secret_references(settings: Settings) -> dict[str, dict[str, dict[str, str]]]:
@@ -175,12 +183,12 @@ def _member(settings: Settings) -> dict[str, Any]:
 
 
 def _memory(settings: Settings) -> dict[str, str]:
-    """Return what each part takes as its request, and more as the limit at which it is killed."""
+    """Return the memory of the parts for which settings decide it: a request, and more as the limit that kills them."""
     budget = memory_budget_mb(settings)
     # The budget holds for the load of an embedded run; here the window may be full.
     budget["gateway"] += 2 * settings.gateway.window_bytes // MEGABYTE
     found = {}
-    for part in ("gateway", "stream", "monitor", "canary"):
+    for part in ("gateway", "stream"):
         found[f"{part}.resources.requests.memory"] = f"{budget[part]}Mi"
         found[f"{part}.resources.limits.memory"] = f"{round(budget[part] * SPARE)}Mi"
     return found

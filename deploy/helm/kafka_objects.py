@@ -5,30 +5,39 @@ With these topics in place the gateway creates none, so its user needs no right 
 
 from typing import Any, Final
 
-from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, OUTCOMES, READINGS, topic_specs
+from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, OUTCOMES, READINGS, stream_topic, topic_specs
 from ingest.kafka_settings import KafkaSettings
 
 __all__ = ["ROLES", "strimzi_topics", "strimzi_users"]
+
+OWN: Final = (READINGS, DEAD_LETTERS, OUTCOMES, GATEWAY_STATE)
+SEEN: Final = ("Describe", "DescribeConfigs")
+"""A part that sees a topic's limits need not learn them from errors."""
 
 Right = tuple[str, str, str, tuple[str, ...]]
 """Kind of resource, its name, `literal` or `prefix`, and Kafka's operations."""
 
 ROLES: Final[dict[str, tuple[Right, ...]]] = {
-    "gateway": (
-        ("topic", READINGS, "literal", ("Write", "Describe")),
-        ("topic", DEAD_LETTERS, "literal", ("Write", "Describe")),
-        # It reads the counts of its last process after a restart.
-        ("topic", OUTCOMES, "literal", ("Write", "Describe", "Read")),
-        ("topic", GATEWAY_STATE, "literal", ("Write", "Describe", "Read")),
+    # It reads its own state and the counts of its last process after a restart.
+    "gateway": tuple(
+        ("topic", name, "literal", ("Write", *SEEN, *(("Read",) if name in (OUTCOMES, GATEWAY_STATE) else ())))
+        for name in OWN
     ),
+    # An erasure replaces a device's state. SQL streams have topics of their own.
     "stream": (
-        ("topic", READINGS, "literal", ("Read", "Describe")),
-        ("topic", DEAD_LETTERS, "literal", ("Read", "Describe")),
-        ("topic", OUTCOMES, "literal", ("Read", "Describe")),
-        ("group", "tidegate-", "prefix", ("Read",)),
+        *(("topic", name, "literal", ("Read", *SEEN)) for name in (READINGS, DEAD_LETTERS, OUTCOMES)),
+        ("topic", GATEWAY_STATE, "literal", ("Read", "Write", *SEEN)),
+        ("topic", stream_topic(""), "prefix", ("Read", "Write", "Create", "Delete", *SEEN)),
+        ("group", "tidegate-", "prefix", ("Read", "Delete", "Describe")),
+    ),
+    # Audits read all records; the page shows topics and groups.
+    "monitor": (
+        *(("topic", name, "literal", ("Read", *SEEN)) for name in OWN),
+        ("topic", stream_topic(""), "prefix", ("Read", *SEEN)),
+        ("group", "tidegate-", "prefix", ("Describe",)),
     ),
 }
-"""Rights of the two roles that move readings. SQL streams with topics, erasures and redrives need more."""
+"""Rights of the parts. Redrives from the page also need Write on readings and dead letters."""
 USUAL_COPIES: Final = 3
 
 

@@ -4,6 +4,7 @@ So helm rejects a misspelled setting and a secret in plain text before anything 
 """
 
 import copy
+import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final
@@ -42,6 +43,8 @@ def values_schema(chart: Mapping[str, Any]) -> dict[str, Any]:
         if names:
             properties = {name: {"$ref": "#/$defs/secretKey"} for name in names}
             secrets[section] = {"type": "object", "additionalProperties": False, "properties": properties}
+    for model in models.values():
+        _drop_secrets(model)
     ports = models["MonitoringSettings"]["properties"]
     for name in PORTS:
         # The pods serve probes there, so a port that no other part knows does not work.
@@ -53,6 +56,13 @@ def values_schema(chart: Mapping[str, Any]) -> dict[str, Any]:
         "secrets": {"type": "object", "additionalProperties": False, "properties": secrets},
     }
     return made
+
+
+def _drop_secrets(model: dict[str, Any]) -> None:
+    """Remove the fields of a model that hold a secret, also those of a model inside a section."""
+    fields = model.get("properties", {})
+    for name in [name for name, field in fields.items() if '"password"' in json.dumps(field.get("anyOf", field))]:
+        del fields[name]
 
 
 def _any_case(pattern: re.Pattern[str]) -> str:

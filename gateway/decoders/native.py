@@ -23,7 +23,7 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.reading import Reading
 from ingest.contract.reasons import Reason
 
-__all__ = ["decode_native"]
+__all__ = ["decode_native", "native_schema"]
 
 _Counter = Annotated[int, Field(ge=0, lt=2**63 - 1)]
 """The largest 64-bit integer is excluded, so that the number after each counter fits too."""
@@ -81,6 +81,14 @@ def decode_native(payload: bytes, match: RouteMatch, limits: GatewaySettings, re
         # Not a bare Reject: the sequence number of a rejected message is not a gap.
         decoded.readings, decoded.rejects = [], [refused]
     return decoded
+
+
+def native_schema() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the JSON schemas of an item and of a value with its unit, to which the first refers as `#/$defs/_Quantity`."""
+    item = TypeAdapter(_Item).json_schema()
+    quantity: dict[str, Any] = item.pop("$defs")["_Quantity"]
+    # The type leaves it out, so that an item without values has a reason of its own.
+    return {**item, "title": "NativeItem", "required": ["values"]}, {**quantity, "title": "NativeQuantity"}
 
 
 class _Reader:

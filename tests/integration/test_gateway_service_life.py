@@ -53,9 +53,11 @@ def test_a_kafka_that_does_not_answer_is_told_while_keepalive_goes_on(
 
 
 def test_a_loop_that_does_not_turn_is_stalled(gateway_rig: Any) -> None:
+    assert gateway_rig.service.alive(), "it waits for its broker, and a restart would not help"
     gateway_rig.service._health._beat_at -= 1000
     assert gateway_rig.service.status()["state"] == "stalled"
     assert not gateway_rig.service.healthy()[0]
+    assert not gateway_rig.service.alive()
 
 
 def test_a_stop_acknowledges_what_kafka_has_and_keeps_the_session(

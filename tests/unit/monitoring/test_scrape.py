@@ -40,6 +40,18 @@ def test_reads_an_exporter_and_finds_totals_and_quantiles(registry: CollectorReg
     assert healthz(f"{base}/healthz") == (False, "does not answer yet")
 
 
+def test_a_process_that_waits_is_alive_and_one_that_hangs_is_not(registry: CollectorRegistry) -> None:
+    """A liveness probe would else restart a gateway for as long as its broker is away."""
+    alive = True
+    exporter = Exporter(registry, healthy=lambda: (False, "waits for Kafka"), alive=lambda: alive)
+    base = f"http://127.0.0.1:{exporter.port}"
+    assert healthz(f"{base}/healthz") == (False, "waits for Kafka")
+    assert healthz(f"{base}/livez") == (True, "waits for Kafka")
+    alive = False
+    assert healthz(f"{base}/livez") == (False, "waits for Kafka")
+    exporter.close()
+
+
 @pytest.mark.parametrize(
     "answer",
     [

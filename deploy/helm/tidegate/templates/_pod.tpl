@@ -73,6 +73,7 @@ spec:
     - name: {{ $component }}
       image: {{ include "tidegate.image" $root | quote }}
       imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+      command: [tidegate]
       args: {{ toJson .args }}
       {{- if eq $component "stream" }}
       workingDir: {{ $volume | ternary "/var/lib/tidegate" "/tmp" }}
