@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from deploy.commands.export_deployment import register_deployments
+from deploy.commands.export_helm import register_descriptions
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 from ingest.contract.errors import ConfigError, UnavailableError
 
@@ -26,6 +27,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Write files
 def register(parent: typer.Typer) -> None:
     """Add the group to the command line."""
     register_deployments(app)
+    register_descriptions(app)
     parent.add_typer(app, name="export")
 
 
@@ -95,53 +97,6 @@ def export_prometheus(
         show_json(asdict(done))
     else:
         show_exported(done)
-
-
-@app.command("helm")
-def export_helm(
-    folder: Annotated[Path, typer.Argument(help="Folder to write to; a missing one is created.", metavar="DIR")],
-    force: Annotated[bool, typer.Option("--force", help="Replace files that differ.")] = False,
-    config: OptionalConfig = None,
-    as_json: Json = False,
-) -> None:
-    """Write a Helm chart of the pipeline, with its values filled from the settings.
-
-    The chart has no secret: values.yaml names the Secrets to create. It contains the rules and dashboards of the other exports.
-    DIR/README.md says how to install it.
-    """
-    from deploy.helm.chart_files import chart_files
-    from deploy.settings import load_settings
-    from deploy.settings_file import read_toml
-
-    chart = chart_files(load_settings(config), None if config is None else read_toml(config))
-    done = write_export(folder, chart.files, force=force)
-    if as_json:
-        show_json(asdict(done) | {"notes": list(chart.notes)})
-    else:
-        show_exported(done)
-        for note in chart.notes:
-            typer.echo(f"Note: {note}", err=True)
-
-
-@app.command("asyncapi")
-def export_asyncapi(
-    folder: Annotated[Path, typer.Argument(help="Folder to write to; a missing one is created.", metavar="DIR")],
-    force: Annotated[bool, typer.Option("--force", help="Replace files that differ.")] = False,
-    config: OptionalConfig = None,
-    as_json: Json = False,
-) -> None:
-    """Write an AsyncAPI document of the MQTT topics and the Kafka topics.
-
-    It has the schemas of native messages, receipts and records, and the topics of routes and presets that apply.
-    """
-    from deploy.asyncapi.document import asyncapi_files
-    from deploy.settings import load_settings
-
-    done = write_export(folder, asyncapi_files(load_settings(config)), force=force)
-    if as_json:
-        show_json(asdict(done))
-    else:
-        _show_exported(done)
 
 
 def _check_queries(url: str, settings: "MonitoringSettings") -> "list[EmptyQuery]":

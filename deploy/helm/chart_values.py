@@ -18,7 +18,7 @@ from deploy.settings import Settings
 from deploy.settings_file import SECRET_NAME
 from lakehouse.paths import is_local, to_path
 
-__all__ = ["MANAGED", "ChartValues", "chart_values", "fill_values", "secret_fields"]
+__all__ = ["MANAGED", "ChartValues", "chart_values", "fill_values", "part_logins", "secret_fields"]
 
 MANAGED: Final[Mapping[str, frozenset[str]]] = {
     "mqtt": frozenset({"client_id", "subscriptions", "session_file"}),
@@ -39,6 +39,8 @@ FOLDERS: Final = {
     "stream.streams_dir": "stream",
 }
 """Settings that name local files, and the part that reads them."""
+PAGE_LOGIN: Final = ("monitoring", "read_token_file")
+"""The page is on all addresses of its pod, so reading it needs a login."""
 MEGABYTE: Final = 1024**2
 SPARE: Final = 1.25
 """The budget is what a part takes; the limit at which it is killed is a quarter above."""
@@ -90,6 +92,7 @@ def chart_values(settings: Settings, given: Mapping[str, Any]) -> ChartValues:
         **_memory(settings),
         "strimzi.topics.list": strimzi_topics(settings.kafka),
         "strimzi.users.list": strimzi_users(),
+        **part_logins(settings.mqtt),
     }
     return ChartValues(filled, tuple(notes))
 
@@ -141,6 +144,7 @@ def _plain_settings(settings: Settings) -> dict[str, Any]:
             continue
         model = getattr(settings, section)
         left_out = {*MANAGED.get(section, ()), *secret_fields(type(model))}
+        left_out |= {name for name in body if isinstance(getattr(model, name), BaseModel)}
         kept = {name: value for name, value in body.items() if name not in left_out and value is not None}
         if "extra" in kept:
             kept["extra"] = {name: text for name, text in kept["extra"].items() if not SECRET_NAME.search(name)}
@@ -169,8 +173,22 @@ def _secret_references(settings: Settings) -> dict[str, dict[str, dict[str, str]
         model = getattr(settings, section)
         for name in secret_fields(type(model)) if isinstance(model, BaseModel) else ():
             user = getattr(model, name.replace("password", "username"), None) if name.endswith("password") else None
-            if getattr(model, name) is not None or user is not None:
+            if getattr(model, name) is not None or user is not None or (section, name) == PAGE_LOGIN:
                 found.setdefault(section, {})[name] = {"name": f"tidegate-{section}", "key": name}
+    return found
+
+
+def part_logins(mqtt: BaseModel) -> dict[str, Any]:
+    """Return settings and secrets of the parts with a user of their own at the broker, such as `mqtt.canary`."""
+    found: dict[str, Any] = {}
+    for part in ("monitor", "canary"):
+        login = getattr(mqtt, part, None)
+        if isinstance(login, BaseModel):
+            names = set(secret_fields(type(login)))
+            given = {name for name, value in login if value is not None}
+            secrets = {name: {"name": f"tidegate-mqtt-{part}", "key": name} for name in sorted(names & given)}
+            found[f"{part}.settings"] = {"mqtt": login.model_dump(mode="json", include=given - names)}
+            found[f"{part}.secrets"] = {"mqtt": secrets}
     return found
 
 

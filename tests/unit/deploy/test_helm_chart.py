@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel, SecretStr
 
 from deploy.cli import run
 from deploy.helm.chart_files import CHART, chart_files
-from deploy.helm.chart_values import MANAGED, chart_values, fill_values
+from deploy.helm.chart_values import MANAGED, chart_values, fill_values, part_logins
 from deploy.settings import Settings, load_settings
 from gateway.service import DRAIN_SECONDS, SAVE_SECONDS
 from ingest.contract.topics import topic_specs
@@ -81,6 +82,33 @@ def test_a_user_without_a_password_needs_the_reference_too() -> None:
     values, _ = exported(TIDEGATE_MQTT__USERNAME="tidegate")
     assert set(values["secrets"]["mqtt"]) == {"password"}
     assert values["settings"]["mqtt"] == {"username": "tidegate"}
+
+
+class Login(BaseModel):
+    username: str | None = None
+    password: SecretStr | None = None
+    key_file: str | None = None
+
+
+class Broker(BaseModel):
+    canary: Login | None = None
+    monitor: Login | None = None
+
+
+def test_a_part_with_its_own_user_has_its_own_settings_and_secrets() -> None:
+    broker = Broker(canary=Login(username="canary", password=SecretStr("hush"), key_file="/key.pem"))
+    found = part_logins(broker)
+    assert found == {
+        "canary.settings": {"mqtt": {"username": "canary"}},
+        "canary.secrets": {
+            "mqtt": {
+                "key_file": {"name": "tidegate-mqtt-canary", "key": "key_file"},
+                "password": {"name": "tidegate-mqtt-canary", "key": "password"},
+            }
+        },
+    }
+    values = yaml.safe_load(fill_values(SHIPPED, found))
+    assert values["canary"]["settings"] == {"mqtt": {"username": "canary"}}
 
 
 def test_settings_of_a_gateway_become_its_member() -> None:

@@ -7,7 +7,7 @@ Template of a part's pod. Takes root, component, args, and hash: the settings wh
 {{- $values := index $root.Values $component -}}
 {{- $isMonitor := eq $component "monitor" -}}
 {{- $readsTables := has $component (list "stream" "monitor" "canary") -}}
-{{- $volume := and $readsTables (include "tidegate.needsVolume" $root) -}}
+{{- $volume := and $readsTables (eq (include "tidegate.needsVolume" $root) "true") -}}
 {{- $onKubernetes := and (eq $component "stream") (hasPrefix "k8s://" (include "tidegate.master" $root)) -}}
 {{- $secrets := include "tidegate.secrets" . | fromJsonArray -}}
 metadata:
@@ -23,7 +23,7 @@ metadata:
     {{- end }}
 spec:
   serviceAccountName: {{ include "tidegate.serviceAccount" $root }}
-  automountServiceAccountToken: {{ $onKubernetes | ternary true false }}
+  automountServiceAccountToken: {{ $onKubernetes }}
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ int $values.terminationGracePeriodSeconds }}
   {{- with $root.Values.image.pullSecrets }}
