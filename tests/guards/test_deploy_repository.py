@@ -50,6 +50,8 @@ def test_the_wheel_holds_exactly_the_six_packages(tmp_path: Path) -> None:
     assert {f"monitoring/grafana/dashboards/{file.name}" for file in boards} <= set(names)
     scenarios = (ROOT / "deploy" / "bench" / "scenarios").glob("*.toml")
     assert {f"deploy/bench/scenarios/{file.name}" for file in scenarios} <= set(names)
+    chart = (ROOT / "deploy" / "helm" / "tidegate").rglob("*")
+    assert {str(file.relative_to(ROOT)) for file in chart if file.is_file()} <= set(names)
     shipped = {name for name in names if name.startswith("gateway/presets/") and name.endswith(".toml")}
     assert shipped == {f"gateway/presets/{file.name}" for file in (ROOT / "gateway" / "presets").glob("*.toml")}
 
