@@ -48,7 +48,7 @@ The file of each preset in `gateway/presets/` names its source.
 _NUMBERS: Final = ("retention.ms", "retention.bytes", "max.message.bytes", "max.compaction.lag.ms", "segment.bytes")
 _SCHEMES: Final = {"PLAIN": "plain", "SCRAM-SHA-256": "scramSha256", "SCRAM-SHA-512": "scramSha512"}
 _TYPES: Final = {"plain": "text/plain", "json": "application/json"}
-_TEXTS: Final = {
+_TEXTS: Final[dict[str, tuple[str | None, str]]] = {
     READINGS: (
         "ReadingRecord",
         "Readings of one message and one device, in the order in which the gateway received them.",

@@ -55,7 +55,7 @@ class ChartValues:
     notes: tuple[str, ...]
 
 
-class _Indented(yaml.SafeDumper):
+class _Indented(yaml.SafeDumper):  # type: ignore[misc] # the package has no types
     """Writer of YAML whose list items are deeper than their key, as in values.yaml."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
