@@ -18,7 +18,7 @@ from deploy.settings import Settings
 from deploy.settings_file import SECRET_NAME
 from lakehouse.paths import is_local, to_path
 
-__all__ = ["MANAGED", "ChartValues", "chart_values", "fill_values", "part_logins", "secret_fields"]
+__all__ = ["MANAGED", "ChartValues", "chart_values", "dump_values", "fill_values", "part_logins", "secret_fields"]
 
 MANAGED: Final[Mapping[str, frozenset[str]]] = {
     "mqtt": frozenset({"client_id", "subscriptions", "session_file"}),
@@ -44,6 +44,7 @@ PAGE_LOGIN: Final = ("monitoring", "read_token_file")
 MEGABYTE: Final = 1024**2
 SPARE: Final = 1.25
 """The budget is what a part takes; the limit at which it is killed is a quarter above."""
+_WORD: Final = re.compile(r"(?![yYnN]$)[A-Za-z_][\w ./:-]*", re.ASCII)
 LOOPBACK: Final = ("127.", "localhost", "[::1]", "::1")
 
 
@@ -56,11 +57,19 @@ class ChartValues:
 
 
 class _Indented(yaml.SafeDumper):  # type: ignore[misc] # the package has no types
-    """Writer of YAML whose list items are deeper than their key, as in values.yaml."""
+    """Writer of YAML whose list items are deeper than their key, as in values.yaml, and whose texts stay texts in helm."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         """See yaml.Dumper."""
         super().increase_indent(flow, indentless=False)
+
+    def text(self, text: str) -> yaml.Node:
+        """Write a text in quotes unless it is a plain word: helm takes 1e3, 0o17 and y for other values, and PyYAML does not."""
+        style = None if _WORD.fullmatch(text) else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Indented.add_representer(str, _Indented.text)
 
 
 def chart_values(settings: Settings, given: Mapping[str, Any]) -> ChartValues:
@@ -122,16 +131,19 @@ def fill_values(template: str, filled: Mapping[str, Any]) -> str:
             stack = [*stack[: indent // 2], found[1]]
             path = ".".join(stack)
             if path in left:
-                text = yaml.dump(
-                    {found[1]: left.pop(path)}, Dumper=_Indented, sort_keys=False, allow_unicode=True, width=120
-                )
-                lines += [" " * indent + each for each in text.splitlines()]
+                text = dump_values({found[1]: left.pop(path)})
+                lines += [" " * indent + each for each in text.split("\n")[:-1]]
                 skipped = indent
                 continue
         lines.append(line)
     if left:
         raise KeyError(*left)
     return "\n".join(lines) + "\n"
+
+
+def dump_values(values: Mapping[str, Any]) -> str:
+    """Return the values as YAML that helm reads as the same values."""
+    return str(yaml.dump(values, Dumper=_Indented, sort_keys=False, allow_unicode=True, width=10_000))
 
 
 def _plain_settings(settings: Settings) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from deploy.helm.chart_values import dump_values
 from deploy.settings import Settings, load_settings
 from monitoring.grafana.export_files import grafana_files
 from monitoring.monitoring_settings import MonitoringSettings
@@ -141,7 +142,7 @@ def test_every_manifest_is_one_of_kubernetes(name: str, render: Render) -> None:
 @pytest.mark.parametrize("name", SETS)
 def test_helm_lint_finds_nothing(name: str, helm: Callable[..., str], chart: Path, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
-    values.write_text(yaml.safe_dump(SETS[name]), encoding="utf-8")
+    values.write_text(dump_values(SETS[name]), encoding="utf-8")
     said = helm("lint", str(chart), "--values", str(values), "--strict")
     assert "[ERROR]" not in said
     assert "[WARNING]" not in said
@@ -353,7 +354,7 @@ def test_helm_rejects_values_that_would_not_run(values: dict[str, Any], words: s
 
 def test_notes_name_the_secrets_and_the_next_commands(helm: Callable[..., str], chart: Path, tmp_path: Path) -> None:
     values = tmp_path / "values.yaml"
-    values.write_text(yaml.safe_dump(WHOLE), encoding="utf-8")
+    values.write_text(dump_values(WHOLE), encoding="utf-8")
     said = helm("install", "tidegate", str(chart), "--dry-run=client", "--namespace", "plant", "--values", str(values))
     notes = said.partition("NOTES:")[2]
     assert "create secret generic kafka-ca --from-file=ca.crt=FILE" in notes

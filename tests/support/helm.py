@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from deploy.cli import run as tidegate
+from deploy.helm.chart_values import dump_values
 from deploy.local.artifacts import cache_dir
 
 __all__ = ["CHART_SECONDS", "HelmFault", "Render", "find_helm", "main"]
@@ -96,7 +97,7 @@ def render(helm: Callable[..., str], chart: Path, tmp_path_factory: pytest.TempP
     values_file = tmp_path_factory.mktemp("values") / "values.yaml"
 
     def documents(values: Mapping[str, Any], *flags: str, name: str = "tidegate") -> list[Document]:
-        values_file.write_text(yaml.safe_dump(values), encoding="utf-8")
+        values_file.write_text(dump_values(values), encoding="utf-8")
         text = helm("template", name, str(chart), "--namespace", "plant", "--values", str(values_file), *flags)
         return [each for each in yaml.load_all(text, Loader=yaml.CSafeLoader) if each]
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, SecretStr
 
 from deploy.cli import run
 from deploy.helm.chart_files import CHART, chart_files
-from deploy.helm.chart_values import MANAGED, chart_values, fill_values, part_logins
+from deploy.helm.chart_values import MANAGED, chart_values, dump_values, fill_values, part_logins
 from deploy.settings import Settings, load_settings
 from gateway.service import DRAIN_SECONDS, SAVE_SECONDS
 from ingest.contract.topics import topic_specs
@@ -167,10 +167,21 @@ def test_routes_are_copied_as_they_are_written(tmp_path: Path) -> None:
 
 def test_comments_stay_in_filled_values() -> None:
     shipped = "# first\na:\n  # of b\n  b:\n    - old\n    # gone\n\n  c: 1\nd: {}\n"
-    filled = fill_values(shipped, {"a.b": ["x", "y"], "d": {"e": True}})
-    assert filled == "# first\na:\n  # of b\n  b:\n    - x\n    - y\n\n  c: 1\nd:\n  e: true\n"
+    filled = fill_values(shipped, {"a.b": ["x", "z"], "d": {"e": True}})
+    assert filled == "# first\na:\n  # of b\n  b:\n    - x\n    - z\n\n  c: 1\nd:\n  e: true\n"
     with pytest.raises(KeyError, match=r"a\.z"):
         fill_values(shipped, {"a.z": 1})
+
+
+@pytest.mark.parametrize(
+    "text", ["1e3", "y", "0o17", "12:30", "~", "#", "", "a: b", "true", "+1", ".5", "ä", "\u2028", "a\nb"]
+)
+def test_a_text_that_helm_could_take_for_another_value_is_in_quotes(text: str) -> None:
+    """PyYAML reads 1e3 and y as texts and writes them bare; helm's reader takes them for a number and a boolean."""
+    written = dump_values({"a": text, text: 1})
+    assert written.count('"') + written.count("'") == 4
+    assert yaml.safe_load(written) == {"a": text, text: 1}
+    assert dump_values({"host": "mqtt.example.org"}) == "host: mqtt.example.org\n"
 
 
 def test_every_setting_in_a_template_exists() -> None:
