@@ -359,6 +359,8 @@ def test_notes_name_the_secrets_and_the_next_commands(helm: Callable[..., str], 
     notes = said.partition("NOTES:")[2]
     assert "create secret generic kafka-ca --from-file=ca.crt=FILE" in notes
     assert "port-forward service/tidegate-monitor 9470:9470" in notes
+    assert "WARNING" not in notes
+    assert "WARNING: settings.mqtt.host" in helm("install", "tidegate", str(chart), "--dry-run=client")
 
 
 def test_the_source_of_the_chart_says_how_to_get_the_rest(helm: Callable[..., str]) -> None:
