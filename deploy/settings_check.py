@@ -13,7 +13,8 @@ def check_settings(settings: Settings) -> None:
     """Check everything that needs no server. A password may be missing: the environment of a hop has it.
 
     Raises:
-        ConfigError: a route or a profile is wrong, the page would be open to the network, or security options contradict each other.
+        ConfigError: a route or a profile is wrong, the network could read the page without a login, or security options
+            contradict each other.
     """
     from gateway.profiles.policy import make_policy
     from gateway.routes import compile_routes

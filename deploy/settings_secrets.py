@@ -22,28 +22,28 @@ def read_secret_files(settings: Model, origins: ValueOrigins) -> Model:
         ConfigError: a file cannot be read, is empty, or others may read it. The text lists all errors, each with its origin.
     """
     faults: list[str] = []
-    changed = {
-        name: section.model_copy(update=read)
-        for name in type(settings).model_fields
-        if isinstance(section := getattr(settings, name), BaseModel)
-        and (read := _read_section(name, section, origins, faults))
-    }
+    changed = _read_section((), settings, origins, faults)
     if faults:
         raise config_error(faults)
     return settings.model_copy(update=changed) if changed else settings
 
 
-def _read_section(name: str, section: BaseModel, origins: ValueOrigins, faults: list[str]) -> dict[str, SecretStr]:
-    found: dict[str, SecretStr] = {}
+def _read_section(
+    path: tuple[str, ...], section: BaseModel, origins: ValueOrigins, faults: list[str]
+) -> dict[str, BaseModel | SecretStr]:
+    """Return the fields that change: secrets in files, and sections that have such a secret at any depth."""
+    found: dict[str, BaseModel | SecretStr] = {}
     for field in type(section).model_fields:
-        value = getattr(section, field)
-        if not isinstance(value, SecretStr) or not value.get_secret_value().startswith(PREFIX):
-            continue
-        file = value.get_secret_value().removeprefix(PREFIX)
-        try:
-            found[field] = SecretStr(_read_secret(file, f"{name}.{field}"))
-        except ConfigError as error:
-            faults.append(f"{origins.of((name, field))}: {error}")
+        value, here = getattr(section, field), (*path, field)
+        if isinstance(value, BaseModel):
+            if read := _read_section(here, value, origins, faults):
+                found[field] = value.model_copy(update=read)
+        elif isinstance(value, SecretStr) and value.get_secret_value().startswith(PREFIX):
+            file = value.get_secret_value().removeprefix(PREFIX)
+            try:
+                found[field] = SecretStr(_read_secret(file, ".".join(here)))
+            except ConfigError as error:
+                faults.append(f"{origins.of(here)}: {error}")
     return found
 
 

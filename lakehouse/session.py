@@ -5,7 +5,6 @@ import logging
 import os
 import shutil
 import signal
-import stat
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -159,9 +158,7 @@ def _guarded(master: str, secret: str | None) -> dict[str, str]:
         # The driver listens on loopback even without executors, and other users of the machine reach it.
         return {"spark.authenticate": "true"}
     if master.startswith("spark://") and secret is None:
-        logger.warning(
-            "The connections to %s are neither authenticated nor encrypted: set stream.auth_secret_file.", master
-        )
+        logger.warning("The connections to %s are neither authenticated nor encrypted: set stream.auth_secret.", master)
         return {}
     return {
         "spark.authenticate": "true",
@@ -179,32 +176,6 @@ def _umask() -> int:
     return given
 
 
-def _read_secret(file: str | None) -> str | None:
-    """Return the first line of a private file.
-
-    Raises:
-        ConfigError: the file cannot be read, is empty, or other users may read it.
-    """
-    if file is None:
-        return None
-    try:
-        lines = Path(file).read_text("utf-8").splitlines()
-        mode = stat.S_IMODE(Path(file).stat().st_mode)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        message = (
-            f"stream.auth_secret_file: {file} cannot be read ({why}). Write the cluster's secret into its first line."
-        )
-        raise ConfigError(message) from None
-    if mode & stat.S_IRWXO:
-        message = f"stream.auth_secret_file: other users of this machine may read {file}. Run `chmod 600 {file}`."
-        raise ConfigError(message)
-    if not lines or not lines[0].strip():
-        message = f"stream.auth_secret_file: {file} is empty. Write the cluster's secret into its first line."
-        raise ConfigError(message)
-    return lines[0].strip()
-
-
 def executor_conf(flags: Sequence[str]) -> dict[str, str]:
     """Return the Spark setting that gives executors those flags of the driver's JVM that Kafka's client reads; empty if none."""
     kept = [flag for flag in flags if flag.startswith("-Dorg.apache.kafka.")]
@@ -217,16 +188,15 @@ def open_session(
     master: str = "local[2]",
     app_name: str = "tidegate",
     extra: Mapping[str, str] | None = None,
-    secret_file: str | None = None,
+    secret: str | None = None,
     keep_open: Sequence[int] = (),
 ) -> LakeSession:
-    """Start the JVM and a Spark session with Delta in it; `keep_open` as for `start_jvm`.
+    """Start the JVM and a Spark session with Delta in it; `keep_open` as for `start_jvm`, `secret` of a standalone cluster.
 
     Raises:
-        ConfigError: the versions do not fit, or `secret_file` is not a private file with a secret.
+        ConfigError: the versions do not fit.
     """
     check_versions()
-    secret = _read_secret(secret_file)
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

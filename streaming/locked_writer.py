@@ -41,7 +41,7 @@ class LockedWriter:
             master=self.stream.master,
             app_name=app_name,
             extra=self.stream.extra,
-            secret_file=self.stream.auth_secret_file,
+            secret=self.stream.auth_secret and self.stream.auth_secret.get_secret_value(),
             keep_open=[lock.fd for lock in self.locks],
         )
         try:

@@ -1,6 +1,6 @@
 """Settings of hop 3: the Spark process that writes the tables."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 __all__ = ["StreamSettings"]
 
@@ -11,10 +11,10 @@ class StreamSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     master: str = Field("local[2]", description="Spark's master (spark.master): local[N], yarn, k8s://… or spark://….")
-    auth_secret_file: str | None = Field(
+    auth_secret: SecretStr | None = Field(
         None,
-        description="File whose first line is the secret of a standalone cluster (spark.authenticate.secret), for a master "
-        "spark://…. The connections are then authenticated and encrypted.",
+        description="Secret of a standalone cluster (spark.authenticate.secret), for a master spark://…. The connections are "
+        "then authenticated and encrypted.",
     )
     driver_memory: str = Field(
         "1g", pattern=r"^[0-9]+[kmgKMG]$", description="Maximum heap of Spark's driver (-Xmx), such as 1g or 1500m."

@@ -1,4 +1,4 @@
-"""A standalone cluster that asks for a secret and encrypts: the session joins it with the secret from a private file."""
+"""A standalone cluster that asks for a secret and encrypts: the session joins it with the secret."""
 
 import json
 import os
@@ -31,7 +31,7 @@ from lakehouse.session import open_session
 java, jars, logs, master, secret = json.loads(sys.argv[1])
 options = JvmOptions(Path(java), tuple(map(Path, jars)), Path(logs), flags=("-XX:TieredStopAtLevel=1",))
 own = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
-session = open_session(options, master=master, extra=own, secret_file=secret)
+session = open_session(options, master=master, extra=own, secret=secret)
 print("counted", session.spark.range(0, 1000, 1, 2).repartition(2).count())
 session.close()
 """
@@ -78,11 +78,14 @@ def cluster(jvm_options: JvmOptions, tmp_path: Path, wait_until: Callable[..., A
 def test_a_cluster_that_asks_for_a_secret_is_joined_with_it(
     cluster: Cluster, jvm_options: JvmOptions, tmp_path: Path
 ) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("S3CR3T-of-a-cluster\n")
-    secret.chmod(0o600)
     logs = tmp_path / "logs"
-    given = [str(jvm_options.java_home), [str(jar) for jar in jvm_options.jars], str(logs), cluster.url, str(secret)]
+    given = [
+        str(jvm_options.java_home),
+        [str(jar) for jar in jvm_options.jars],
+        str(logs),
+        cluster.url,
+        "S3CR3T-of-a-cluster",
+    ]
     done = subprocess.run(
         [sys.executable, "-c", COUNT, json.dumps(given)],
         capture_output=True, text=True, timeout=300, check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
