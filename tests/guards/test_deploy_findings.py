@@ -15,6 +15,7 @@ NUMBERS = [
 NUMBERS += [f"B{number:02}" for number in (4, 12, 27, 29, 36, 66, 70)]
 NUMBERS += [f"F{number:02}" for number in (1, 2, 5, 6, 7, 10, 11, 12, 13, 14, 15, 16, 18, 19, 20, 23, 24)]
 NUMBERS += [f"X{number:02}" for number in range(1, 9)]
+NUMBERS += [f"S{number}" for number in range(1, 28)]
 FINDINGS: dict[str, dict[str, Any]] = tomllib.loads((TESTS / "findings.toml").read_text("utf-8"))
 
 
