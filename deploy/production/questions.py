@@ -24,6 +24,7 @@ Ask = Callable[[str, str], str]
 
 PAGE: Final = "page"
 """Not a setting: HOST:PORT of the ops page, which is `monitoring.host` and `monitoring.page_port`."""
+SERVERS: Final = "kafka.bootstrap_servers"
 REPLICATION: Final = "kafka.replication"
 _NO: Final = ("n", "no", "false", "0")
 _YES: Final = ("y", "yes", "true", "1")
@@ -73,7 +74,9 @@ class Question:
 
 
 def _protocol(values: Values) -> str:
-    return "SASL_SSL" if values.get("kafka.sasl_username") else "PLAINTEXT"
+    if values.get("kafka.sasl_username"):
+        return "SASL_SSL"
+    return "SSL" if values.get("kafka.ssl_ca_file") else "PLAINTEXT"
 
 
 def _choices(field: str) -> str:
@@ -90,7 +93,7 @@ QUESTIONS: Final = (
         "mqtt.tls",
         "--mqtt-tls",
         "Connect to the broker with TLS",
-        lambda values: values.get("mqtt.port") == _TLS_PORT,
+        lambda values: values.get("mqtt.port") == _TLS_PORT or "mqtt.ca_file" in values,
         kind="yes_no",
     ),
     Question(
@@ -107,7 +110,7 @@ QUESTIONS: Final = (
         applies=lambda values: bool(values.get("mqtt.tls")),
     ),
     Question("mqtt.username", "--mqtt-user", "User at the broker (empty: no login)"),
-    Question("kafka.bootstrap_servers", "--kafka-servers", "Kafka brokers, HOST:PORT,…", needed=True),
+    Question(SERVERS, "--kafka-servers", "Kafka brokers, HOST:PORT,…", needed=True),
     Question(
         "kafka.security_protocol",
         "--kafka-security",
@@ -161,8 +164,9 @@ def answer_all(
     for question in QUESTIONS:
         if question.setting in values or not question.applies(values):
             continue
-        default = find_replication(values) if question.setting == REPLICATION else question.default(values)
-        value = default if ask is None else _answer(question, default, ask, on_wrong)
+        asks_kafka = question.setting == REPLICATION and SERVERS in values
+        default = find_replication(values) if asks_kafka else question.default(values)
+        value = default if ask is None else _answer(question, default, values, ask, on_wrong)
         if value is not None:
             values[question.setting] = value
         elif question.needed:
@@ -170,7 +174,7 @@ def answer_all(
     return values, missing
 
 
-def _answer(question: Question, default: Any, ask: Ask, on_wrong: Callable[[str], None]) -> Any:
+def _answer(question: Question, default: Any, values: Values, ask: Ask, on_wrong: Callable[[str], None]) -> Any:
     while True:
         shown = ("yes" if default else "no") if question.kind == "yes_no" else "" if default is None else str(default)
         try:
@@ -179,11 +183,25 @@ def _answer(question: Question, default: Any, ask: Ask, on_wrong: Callable[[str]
                 on_wrong("This value is needed.")
                 continue
             if value is not None:
-                load_settings(overrides=split_page({question.setting: value}), environ={})
+                _check(question.setting, value, values)
         except ConfigError as error:
             on_wrong(str(error))
         else:
             return value
+
+
+def _check(setting: str, value: Any, values: Values) -> None:
+    """Raise ConfigError if the settings accept the value neither alone nor with the earlier ones.
+
+    Alone it may lack what it needs, such as TLS for a certificate. An earlier value may be wrong itself; writing reports that.
+    """
+    try:
+        load_settings(overrides=split_page({setting: value}), environ={})
+    except ConfigError as error:
+        try:
+            load_settings(overrides=split_page({**values, setting: value}), environ={})
+        except ConfigError:
+            raise error from None
 
 
 def _parse(question: Question, text: str) -> Any:

@@ -144,6 +144,39 @@ def test_a_person_is_asked_for_the_rest_and_again_after_a_wrong_answer() -> None
     assert values["kafka.sasl_mechanism"] == "SCRAM-SHA-512"
 
 
+def test_a_certificate_of_an_authority_means_tls_and_a_user_a_login() -> None:
+    values = answered({**NEEDED, "mqtt.ca_file": "/a.pem", "kafka.ssl_ca_file": "/b.pem"})
+    assert (values["mqtt.tls"], values["mqtt.port"], values["kafka.security_protocol"]) == (True, 8883, "SSL")
+    assert answered({**NEEDED, "kafka.sasl_username": "u"})["kafka.security_protocol"] == "SASL_SSL"
+
+
+def test_kafka_is_not_asked_for_its_brokers_before_it_is_named() -> None:
+    asked: list[Any] = []
+    values, missing = answer_all({"mqtt.host": "m"}, None, asked.append, find_replication=asked.append)
+    assert (asked, [question.flag for question in missing]) == ([], ["--kafka-servers"])
+    assert "kafka.replication" not in values
+
+
+def test_an_answer_that_is_good_only_with_an_earlier_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate needs TLS, which is another setting; asked alone it would be asked for ever."""
+
+    def strict(*, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> None:
+        assert environ == {}
+        if "mqtt.ca_file" in overrides and not overrides.get("mqtt.tls"):
+            message = "ca_file is set and tls is not"
+            raise ConfigError(message)
+
+    monkeypatch.setattr("deploy.production.questions.load_settings", strict)
+    wrong: list[str] = []
+    answers = {"PEM file": "/a.pem", "Host": "m", "Kafka brokers": "k:1"}
+    values, _ = answer_all(
+        {"mqtt.tls": True},
+        lambda text, default: next((answer for start, answer in answers.items() if text.startswith(start)), default),
+        wrong.append,
+    )
+    assert (values["mqtt.ca_file"], wrong) == ("/a.pem", [])
+
+
 def test_questions_that_do_not_apply_are_not_asked() -> None:
     asked: list[str] = []
 
