@@ -32,6 +32,7 @@ __all__ = ["build_gateway", "open_kafka", "run"]
 logger = logging.getLogger("tidegate.gateway")
 
 REACH_SECONDS: Final = 2.0
+PAIR_KEEPALIVE_SECONDS: Final = 10
 
 
 def run(
@@ -80,9 +81,7 @@ def build_gateway(
     """
     open_log = partial(open_kafka, kafka, used_topics=set(), learned=LearnedLimits())
     follower = StateFollower(kafka, is_lease)
-    if gateway.standby:
-        # The file of this machine does not know what the other one subscribed to; Kafka does.
-        mqtt = mqtt.model_copy(update={"session_file": None})
+    mqtt = _for_pair(mqtt) if gateway.standby else mqtt
     return GatewayService(
         mqtt,
         gateway,
@@ -97,6 +96,20 @@ def build_gateway(
         read_routes=read_routes,
         lease=_make_lease(mqtt, gateway, follower),
     )
+
+
+def _for_pair(mqtt: MqttSettings) -> MqttSettings:
+    """Return the settings of a session that another machine may take over."""
+    if mqtt.keepalive_seconds > PAIR_KEEPALIVE_SECONDS:
+        logger.warning(
+            "mqtt.keepalive_seconds is %d: this gateway notices a half-open connection to the broker after up to %d s, and gives "
+            "way to its standby only then. Set it to %d or less.",
+            mqtt.keepalive_seconds,
+            2 * mqtt.keepalive_seconds,
+            PAIR_KEEPALIVE_SECONDS,
+        )
+    # The file of this machine does not know what the other one subscribed to; Kafka does.
+    return mqtt.model_copy(update={"session_file": None})
 
 
 def _make_lease(mqtt: MqttSettings, gateway: GatewaySettings, follower: StateFollower) -> GatewayLease:

