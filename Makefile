@@ -1,6 +1,6 @@
 # Each target is a few lines, and CI calls the same targets. Paths are relative, so a folder with spaces works.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test coverage check commits index image bench chaos soak mutants helm lock
+.PHONY: help setup up down test coverage check audit commits index image bench chaos soak mutants helm lock
 SHELL := /bin/sh
 # The first Python that runs and is new enough (a version manager's stand-in may exist and fail).
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -37,6 +37,10 @@ check: setup ## check lint, formatting, types and import rules, and the types of
 coverage: setup ## print the share of lines that the unit and contract tests run, by folder, and compare it with the floor
 	@$(VENV) -m deploy.local.environment --readers
 	@$(VENV) tests/coverage_report.py $(ARGS)
+
+audit: setup ## write sbom.json, list the licences, and look for known faults of what is installed (ARGS="--advisories osv.zip")
+	@$(VENV) -m deploy.local.environment --readers
+	@$(VENV) tests/supply_chain.py $(ARGS)
 
 index: ## write FILES.md: the modules with their first sentences, and the promises with their tests
 	@$(PYTHON) tests/file_index.py
