@@ -105,7 +105,9 @@ def to_commented_toml(
 
 
 def _tables(section: str, items: Sequence[Mapping[str, Any]]) -> list[str]:
-    return "\n".join(f"[[{section}]]\n{_Writer(False).plain(item)}" for item in items).splitlines()
+    return "\n".join(
+        f"[[{section}]]\n{_Writer(mask_secrets=False, only_given=True).plain(item)}" for item in items
+    ).splitlines()
 
 
 def _section(section: str, given: Mapping[str, Any], field: FieldInfo, needed: Mapping[str, str]) -> list[str]:
@@ -116,7 +118,11 @@ def _section(section: str, given: Mapping[str, Any], field: FieldInfo, needed: M
         if name in given or name in needed:
             lines += _comment((fields[name].description if name in fields else None) or "")
             secret = f"# {name}: in the environment variable {needed.get(name)}"
-            lines.append(_Writer(False).plain({name: given[name]}).rstrip("\n") if name in given else secret)
+            lines.append(
+                _Writer(mask_secrets=False, only_given=True).plain({name: given[name]}).rstrip("\n")
+                if name in given
+                else secret
+            )
     return lines
 
 

@@ -17,6 +17,7 @@ from ingest.contract.errors import ConfigError
 from lakehouse.jvm import JvmOptions, SparkJvm, start_jvm
 
 if TYPE_CHECKING:
+    from pydantic import SecretStr
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -188,7 +189,7 @@ def open_session(
     master: str = "local[2]",
     app_name: str = "tidegate",
     extra: Mapping[str, str] | None = None,
-    secret: str | None = None,
+    secret: "SecretStr | None" = None,
     keep_open: Sequence[int] = (),
 ) -> LakeSession:
     """Start the JVM and a Spark session with Delta in it; `keep_open` as for `start_jvm`, `secret` of a standalone cluster.
@@ -206,7 +207,8 @@ def open_session(
     scratch = Path(tempfile.mkdtemp(prefix="tidegate-scratch-"))
     jars = [str(jar) for jar in options.jars]
     own = {**executor_conf(options.flags), **(extra or {})}
-    conf = spark_conf(master=master, app_name=app_name, jars=jars, scratch=scratch, extra=own, secret=secret)
+    plain = None if secret is None else secret.get_secret_value()
+    conf = spark_conf(master=master, app_name=app_name, jars=jars, scratch=scratch, extra=own, secret=plain)
     try:
         jvm = start_jvm(options, conf, keep_open=keep_open)
     except BaseException:

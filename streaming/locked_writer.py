@@ -41,7 +41,7 @@ class LockedWriter:
             master=self.stream.master,
             app_name=app_name,
             extra=self.stream.extra,
-            secret=self.stream.auth_secret and self.stream.auth_secret.get_secret_value(),
+            secret=self.stream.auth_secret,
             keep_open=[lock.fd for lock in self.locks],
         )
         try:

@@ -38,6 +38,13 @@ UNKNOWN: Final = "unknown"
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)(.*(?:\n +--hash=.*)*)", re.MULTILINE)
 _HASH = re.compile("--hash=sha256:([0-9a-f]{64})")
 _LICENCE_OF_POM = re.compile(r"<license>\s*<name>\s*(.*?)\s*</name>", re.DOTALL)
+_FAMILIES: Final = {
+    "Apache-2.0": r"apache.*2|asl.?2|^apache( software license)?$",
+    "MIT": r"^(the )?mit( license)?$|opensource.org/licenses?/mit",
+    "BSD-3-Clause": r"bsd.?3|3.clause bsd|new bsd",
+    "BSD-2-Clause": r"bsd.?2",
+}
+"""Names of usual licences, for the many ways in which packages write them. A text that names several is left as it is."""
 _QUALIFIERS: Final = ("alpha", "beta", "milestone", "rc", "snapshot", "", "sp")
 """Maven's order of qualifiers; the empty one, and `final` or `ga`, is the release itself."""
 
@@ -121,8 +128,8 @@ def _licence_of_package(name: str) -> str:
     said = about.get("License-Expression") or about.get("License") or ""
     classes = [text.split(" :: ")[-1] for text in about.get_all("Classifier") or () if text.startswith("License ::")]
     if said and "\n" not in said and len(said) <= 80:
-        return said
-    return ", ".join(classes) or UNKNOWN
+        return _spdx(said)
+    return _spdx(", ".join(classes)) or UNKNOWN
 
 
 def _jars_of_pyspark() -> Iterator[Part]:
@@ -132,7 +139,7 @@ def _jars_of_pyspark() -> Iterator[Part]:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
         with zipfile.ZipFile(file) as jar:
             group, name, version = _coordinate(jar, file.stem)
-            licence = _licence_of_jar(jar) or _apache(group)
+            licence = _spdx(_licence_of_jar(jar)) or _apache(group)
         yield Part("Maven", f"{group}:{name}", version, licence=licence, hashes=(digest,))
 
 
@@ -167,6 +174,12 @@ def _licence_of_jar(jar: zipfile.ZipFile) -> str:
     return "Apache-2.0" if any(b"Apache License" in jar.read(entry)[:2000] for entry in texts) else ""
 
 
+def _spdx(text: str) -> str:
+    """Return the short name of a licence that is one of the usual ones; else the text."""
+    found = [name for name, form in _FAMILIES.items() if re.search(form, text, re.IGNORECASE)]
+    return found[0] if len(found) == 1 and not re.search(r",(?! Version)| AND | OR |GPL|CDDL|EPL", text) else text
+
+
 def _apache(group: str) -> str:
     """Return the licence of the Apache foundation's own projects, which all have the same one."""
     return "Apache-2.0" if group.startswith("org.apache.") else UNKNOWN
@@ -174,7 +187,7 @@ def _apache(group: str) -> str:
 
 def bill_of_materials(parts: Iterable[Part]) -> str:
     """Return the parts as CycloneDX 1.6 in JSON."""
-    from cyclonedx.factory.license import LicenseFactory
+    from cyclonedx.contrib.license.factories import LicenseFactory
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component, ComponentScope, ComponentType
@@ -183,11 +196,12 @@ def bill_of_materials(parts: Iterable[Part]) -> str:
 
     bom, make = Bom(), LicenseFactory().make_from_string
     bom.metadata.component = Component(name="tidegate", type=ComponentType.APPLICATION)
+    components = []
     for part in parts:
         group, _, name = part.name.rpartition(":")
         hashes = [HashType(alg=HashAlgorithm.SHA_256, content=text) for text in part.hashes]
         url = PackageURL({"PyPI": "pypi", "Maven": "maven"}[part.ecosystem], group or None, name, part.version)
-        bom.components.add(
+        components.append(
             Component(
                 name=name,
                 group=group or None,
@@ -201,6 +215,8 @@ def bill_of_materials(parts: Iterable[Part]) -> str:
                 bom_ref=str(url),
             )
         )
+    bom.components.update(components)
+    bom.register_dependency(bom.metadata.component, components)
     return JsonV1Dot6(bom).output_as_string(indent=2)
 
 
@@ -337,6 +353,7 @@ def _licences(parts: Sequence[Part]) -> Iterator[str]:
     yield "Licences"
     for licence, count in Counter(part.licence for part in parts).most_common():
         yield f"  {count:4}  {licence}"
+    yield f"  Unknown: {', '.join(part.name.rpartition(':')[2] for part in parts if part.licence == UNKNOWN)}"
 
 
 def _judged(parts: Sequence[Part], known: Sequence[Mapping[str, Any]], findings: Sequence[Finding]) -> Iterator[str]:

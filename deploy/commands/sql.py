@@ -149,7 +149,7 @@ def _ask_spark(
             master="local[*]" if master.startswith("local") else master,
             app_name="tidegate-sql",
             extra={**SPARK_CONF, **settings.stream.extra},
-            secret=settings.stream.auth_secret and settings.stream.auth_secret.get_secret_value(),
+            secret=settings.stream.auth_secret,
         )
         try:
             return run_spark_sql(session.spark, settings.lake.root, query, version=version, at=at, views=views)

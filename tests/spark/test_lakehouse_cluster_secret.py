@@ -25,13 +25,14 @@ spark.network.crypto.cipher AES/GCM/NoPadding
 COUNT = """\
 import json, sys
 from pathlib import Path
+from pydantic import SecretStr
 from lakehouse.jvm import JvmOptions
 from lakehouse.session import open_session
 
 java, jars, logs, master, secret = json.loads(sys.argv[1])
 options = JvmOptions(Path(java), tuple(map(Path, jars)), Path(logs), flags=("-XX:TieredStopAtLevel=1",))
 own = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m"}
-session = open_session(options, master=master, extra=own, secret=secret)
+session = open_session(options, master=master, extra=own, secret=SecretStr(secret))
 print("counted", session.spark.range(0, 1000, 1, 2).repartition(2).count())
 session.close()
 """
