@@ -29,7 +29,6 @@ __all__ = [
 ]
 
 PLUGIN: Final = "mosquitto_dynamic_security.so"
-PREFIXES: Final = ("/usr", "/usr/local", "/opt/homebrew")
 DEVICE_ROLE: Final = "device:"
 """Beginning of the name of a device's role; the rest is the device."""
 CONTROL: Final = "$CONTROL/dynamic-security/#"
@@ -51,9 +50,8 @@ class Rights:
 
 
 def find_plugin(executable: Path) -> Path | None:
-    """Return the plugin next to this mosquitto; None if this build does not have it."""
-    bases = dict.fromkeys((executable.parent.parent, executable.resolve().parent.parent, *map(Path, PREFIXES)))
-    for base in bases:
+    """Return the plugin that was installed with this mosquitto; None if it was not. One of another version may not load."""
+    for base in dict.fromkeys((executable.parent.parent, executable.resolve().parent.parent)):
         for pattern in (f"lib/{PLUGIN}", f"lib64/{PLUGIN}", f"lib/*/{PLUGIN}"):
             if found := next(base.glob(pattern), None):
                 return found
