@@ -96,10 +96,12 @@ def mosquitto_configuration(settings: Settings) -> str:
 
 def _mosquitto(setup: ContainerSetup) -> dict[str, Any]:
     user = shlex.quote(setup.settings.mqtt.username or "")
-    # printf belongs to the shell, so no argument of a process holds the password. `$$` is one `$` in a Compose file.
+    # printf belongs to the shell, so no argument of a process holds the password. In a file of users and passwords
+    # (mosquitto_passwd -U) a password would end at its first colon. `$$` is one `$` in a Compose file.
     start = (
-        f"umask 077 && printf '%s:%s\\n' {user} \"$$(cat /run/secrets/mqtt.password)\" > {_PASSWORDS}"
-        f" && mosquitto_passwd -U {_PASSWORDS} && exec mosquitto -c /mosquitto/config/mosquitto.conf"
+        f'umask 077 && rm -f {_PASSWORDS} && p="$$(cat /run/secrets/mqtt.password)"'
+        f' && printf \'%s\\n%s\\n\' "$$p" "$$p" | mosquitto_passwd -c {_PASSWORDS} {user} > /dev/null'
+        " && exec mosquitto -c /mosquitto/config/mosquitto.conf"
     )
     return {
         "image": IMAGES["mosquitto"],
