@@ -14,7 +14,7 @@ from deploy.settings import Settings
 from gateway.gateway_settings import MqttSettings
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.paths import is_local, to_path
-from monitoring.monitoring_settings import MonitoringSettings
+from monitoring.monitoring_settings import MonitoringSettings, Part
 
 __all__ = ["SECRETS", "STATE", "ContainerSetup", "container_setup"]
 
@@ -129,7 +129,7 @@ def _monitoring(settings: MonitoringSettings) -> dict[str, Any]:
     ports = {name: getattr(defaults, name) for name in ("page_port", "gateway_port", "stream_port")}
     canary = defaults.canary_port if settings.canary_port else 0
     spark = settings.spark_jmx_port
-    targets = {
+    targets: dict[Part, tuple[str, ...]] = {
         **settings.targets,
         "gateway": (f"gateway:{ports['gateway_port']}",),
         "stream": (f"stream:{ports['stream_port']}",),

@@ -25,6 +25,7 @@ PACKAGES: Final[Mapping[str, str]] = {
     "prometheus": "promtool",
     "prometheus-alertmanager": "amtool",
     "chromium": "chromium",
+    "docker-compose": "docker-compose",
 }
 """Debian's package -> a program by which it is known to be here."""
 POLICY: Final = Path("/usr/sbin/policy-rc.d")
