@@ -19,9 +19,9 @@ def check_settings(settings: Settings) -> None:
     from gateway.profiles.policy import make_policy
     from gateway.routes import compile_routes
     from ingest.security import client_conf
-    from monitoring.page.page_tokens import exposure_fault
+    from monitoring.page.page_tokens import login_fault
 
-    if fault := exposure_fault(settings.monitoring):
+    if fault := login_fault(settings.monitoring):
         raise ConfigError(fault)
     compile_routes(settings.routes, settings.gateway)
     make_policy(settings.gateway, settings.routes)

@@ -19,7 +19,7 @@ __all__ = ["register"]
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Certificates for TLS: an authority of your own, certificates of servers and clients, and what files hold.",
+    help="Certificates for TLS: make, show, rotate.",
 )
 
 AUTHORITY_DAYS: Final = 3650

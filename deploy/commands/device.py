@@ -11,7 +11,7 @@ from deploy.commands.options import Data, Json, OptionalConfig, show_json
 __all__ = ["register"]
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Devices: simulate, print code, watch, register, log in."
+    no_args_is_help=True, rich_markup_mode=None, help="Devices: simulate, print code, watch, add, log in."
 )
 
 

@@ -22,7 +22,7 @@ __all__ = ["parse_bytes", "parse_hours", "register"]
 topics = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Kafka topics: list, describe, create, delete, change settings, rights of users.",
+    help="Kafka topics: list, create, change, rights.",
 )
 
 UNLIMITED: Final = "unlimited"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from monitoring.monitoring_settings import MonitoringSettings
 
-__all__ = ["exposure_fault", "may_write", "needs_login", "read_token"]
+__all__ = ["exposure_fault", "login_fault", "may_write", "needs_login", "read_token"]
 
 
 def read_token(file: str | None) -> str | None:
@@ -30,14 +30,21 @@ def may_write(settings: MonitoringSettings) -> bool:
     return read_token(settings.page_token_file) is not None or bool(settings.proxy_write_users)
 
 
-def exposure_fault(settings: MonitoringSettings) -> str | None:
-    """Return why the page must not be served with these settings, with the next step; None if it may be served."""
+def login_fault(settings: MonitoringSettings) -> str | None:
+    """Return why the network could read the page without a login, with the next step; None if it could not. Opens no file."""
     if not _is_loopback(settings.host) and not needs_login(settings):
         return (
             f'monitoring.host = "{settings.host}" would show the page to the network without a login. Set '
             "monitoring.read_token_file to a file that holds a token, or monitoring.proxy_user_header and "
             'monitoring.proxy_addresses for a proxy that logs users in. Or set monitoring.host to "127.0.0.1".'
         )
+    return None
+
+
+def exposure_fault(settings: MonitoringSettings) -> str | None:
+    """Return why this machine must not serve the page with these settings, with the next step; None if it may serve it."""
+    if fault := login_fault(settings):
+        return fault
     for name in ("read_token_file", "page_token_file"):
         file: str | None = getattr(settings, name)
         if file is not None and (fault := _file_fault(Path(file))):

@@ -40,11 +40,14 @@ def secret_paths() -> list[Path]:
     return [path for path, annotation in fields() if SecretStr in _parts(annotation)]
 
 
-def with_secrets(settings: Settings) -> tuple[Settings, dict[Path, str]]:
-    """The settings with another secret in each secret field, and these secrets. Rules that join fields are not checked."""
-    given = {path: f"S3CR3T-of-{'-'.join(path)}" for path in secret_paths()}
-    for path, secret in given.items():
-        settings = _filled(settings, path, SecretStr(secret))
+def with_secrets(settings: Settings, secret: str | None = None) -> tuple[Settings, dict[Path, str]]:
+    """The settings with this secret, or another one each, in each secret field, and these secrets.
+
+    Rules that join fields are not checked.
+    """
+    given = {path: secret or f"S3CR3T-of-{'-'.join(path)}" for path in secret_paths()}
+    for path, text in given.items():
+        settings = _filled(settings, path, SecretStr(text))
     return settings, given
 
 
@@ -52,4 +55,8 @@ def _filled(model: M, path: Path, value: SecretStr) -> M:
     first, *rest = path
     assert first != "[]", "a secret inside a list: fill it here too"
     inner = getattr(model, first)
+    if rest and inner is None:
+        inner = next(
+            part for part in _parts(type(model).model_fields[first].annotation) if issubclass(part, BaseModel)
+        )()
     return model.model_copy(update={first: _filled(inner, tuple(rest), value) if rest else value})

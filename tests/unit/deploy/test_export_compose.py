@@ -19,6 +19,7 @@ EXTERNAL = """
 host = "mqtt.example.org"
 username = "tidegate"
 password = "hunter2"
+tls = true
 ca_file = "/etc/mqtt/ca.pem"
 [kafka]
 bootstrap_servers = "kafka-1.example.org:9092,kafka-2.example.org:9092"

@@ -25,6 +25,7 @@ SHIPPED = (CHART / "values.yaml").read_text("utf-8")
 SECRETS = {
     "TIDEGATE_MQTT__USERNAME": "tidegate",
     "TIDEGATE_MQTT__PASSWORD": "hush-mqtt",
+    "TIDEGATE_MQTT__TLS": "true",
     "TIDEGATE_MQTT__CA_FILE": "/etc/ssl/ca.pem",
     "TIDEGATE_KAFKA__SASL_USERNAME": "tidegate",
     "TIDEGATE_KAFKA__SASL_PASSWORD": "hush-kafka",
@@ -72,6 +73,7 @@ def test_an_export_holds_references_and_no_secret() -> None:
             "ca_file": {"name": "tidegate-mqtt", "key": "ca_file"},
         },
         "kafka": {"sasl_password": {"name": "tidegate-kafka", "key": "sasl_password"}},
+        "monitoring": {"read_token_file": {"name": "tidegate-monitoring", "key": "read_token_file"}},
     }
     assert values["settings"]["stream"]["extra"] == {"spark.sql.shuffle.partitions": "4"}
     assert any("spark.hadoop.fs.s3a.secret.key" in note for note in notes)

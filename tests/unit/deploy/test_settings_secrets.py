@@ -1,31 +1,19 @@
 """Secrets in files: `file:PATH` in any secret setting, and files that are refused."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import get_args
 
 import pytest
-from pydantic import BaseModel, SecretStr
 
 from deploy.cli import run
 from deploy.settings import Settings, load_settings, masked_settings
 from deploy.settings_faults import ValueOrigins
 from deploy.settings_secrets import read_secret_files
 from ingest.contract.errors import ConfigError
+from tests.support.secret_settings import secret_paths, with_secrets
 
 Write = Callable[..., Path]
-
-
-def models_with(kind: type[BaseModel], secret: SecretStr) -> Iterator[tuple[tuple[str, ...], BaseModel]]:
-    """Yield for each secret setting, also of sections, its path, and the model with this secret there."""
-    for name, field in kind.model_fields.items():
-        for each in (field.annotation, *get_args(field.annotation)):
-            if each is SecretStr:
-                yield (name,), kind.model_construct(**{name: secret})
-            elif isinstance(each, type) and issubclass(each, BaseModel):
-                for path, section in models_with(each, secret):
-                    yield (name, *path), kind.model_construct(**{name: section})
 
 
 @pytest.fixture
@@ -54,14 +42,11 @@ def test_every_secret_may_be_in_a_file(write: Write, content: bytes) -> None:
 
 def test_a_secret_of_any_depth_may_be_in_a_file(write: Write) -> None:
     """Each secret setting, found by the models themselves, so that a new one is covered too."""
-    models = dict(models_with(Settings, SecretStr(f"file:{write()}")))
-    assert {("kafka", "sasl_password"), ("mqtt", "canary", "password"), ("stream", "auth_secret")} <= set(models)
-    for path, model in models.items():
-        found: object = read_secret_files(model, ValueOrigins(None))
-        for name in path:
-            found = getattr(found, name)
-        assert isinstance(found, SecretStr)
-        assert found.get_secret_value() == "canary-secret", path
+    paths = secret_paths()
+    assert {("kafka", "sasl_password"), ("mqtt", "canary", "password"), ("stream", "auth_secret")} <= set(paths)
+    given, _ = with_secrets(Settings(), f"file:{write()}")
+    read, wanted = read_secret_files(given, ValueOrigins(None)), with_secrets(Settings(), "canary-secret")[0]
+    assert read == wanted
 
 
 def test_only_the_last_line_end_is_left_out_and_other_secrets_stay(write: Write) -> None:
