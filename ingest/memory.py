@@ -260,7 +260,7 @@ class MemoryFollower:
         max_bytes: int = MAX_STATE_BYTES,
     ) -> None:
         self._log, self._watched, self._topic = log, watched, topic
-        self._new_values = lambda: NewestValues(topic, lambda _key: True, max_bytes)
+        self._new_values: Callable[[], NewestValues] = lambda: NewestValues(topic, lambda _key: True, max_bytes)
         self._values = self._new_values()
         self._next: dict[int, int] = {}
 

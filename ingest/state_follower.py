@@ -116,7 +116,7 @@ class StateFollower:
         """
         self._settings, self._watched, self._topic = settings, watched, topic
         self._stall_seconds = stall_seconds
-        self._new_values = lambda: NewestValues(topic, lambda _key: True, max_bytes)
+        self._new_values: Callable[[], NewestValues] = lambda: NewestValues(topic, lambda _key: True, max_bytes)
         self._values = self._new_values()
         self._next: dict[int, int] | None = None
 

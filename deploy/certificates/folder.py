@@ -122,7 +122,8 @@ def rotate_leaves(folder: Path, *, days: int | None, now: datetime) -> RotatedLe
     """
     authority, others = _read_authority(folder)
     bundle = (authority.certificate, *others)
-    own, foreign = [], []
+    own: list[CertificateFile] = []
+    foreign: list[CertificateFile] = []
     for found in _leaves(folder):
         if found.has_key:
             is_own = found.key is not None and find_issuer(found.certificates[0], bundle)

@@ -48,13 +48,13 @@ def check_certificate_files(settings: Settings, *, now: Callable[[], float] = ti
     for section, certificate, key, password in _PAIRS:
         paths = _setting(settings, section, certificate), _setting(settings, section, key)
         if paths[0] and paths[1]:
-            secret = getattr(getattr(settings, section), password, None)
+            secret = getattr(getattr(settings, section), password)
             text = "" if secret is None else str(secret.get_secret_value())
             yield from _pair(section, (certificate, key), (Path(paths[0]), Path(paths[1])), text, now())
 
 
 def _setting(settings: Settings, section: str, field: str) -> str | None:
-    value = getattr(getattr(settings, section), field, None)
+    value = getattr(getattr(settings, section), field)
     return str(value) if value else None
 
 

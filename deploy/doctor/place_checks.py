@@ -129,7 +129,7 @@ def _files(settings: Settings) -> Iterator[PreflightCheck]:
         *(_missing(setting, path, is_folder=True) for setting, path in folders.items() if path),
         *(_missing(setting, path, is_folder=False) for setting, path in files.items() if path),
         _session_folder(settings),
-        *(_open_secret(getattr(monitoring, name, None)) for name in ("page_token_file", "read_token_file")),
+        *(_open_secret(getattr(monitoring, name)) for name in ("page_token_file", "read_token_file")),
     ]
     yield from (check for check in found if check is not None)
 

@@ -73,8 +73,7 @@ def container_setup(settings: Settings) -> ContainerSetup:
         for name in secret_settings(wanted, part.sections, part.name):
             secrets.setdefault(name, []).append(part.name)
     for field, name in _TOKENS.items():
-        if field in MonitoringSettings.model_fields:
-            secrets[name] = ["monitor", "prometheus"] if field == "read_token_file" else ["monitor"]
+        secrets[name] = ["monitor", "prometheus"] if field == "read_token_file" else ["monitor"]
     return ContainerSetup(
         settings=inside,
         parts=parts,
@@ -137,7 +136,7 @@ def _monitoring(settings: MonitoringSettings) -> dict[str, Any]:
         "canary": (f"canary:{canary}",) if canary else (),
         **({"spark": (f"stream:{spark}",)} if spark else {}),
     }
-    tokens = {field: f"{SECRETS}/{name}" for field, name in _TOKENS.items() if field in MonitoringSettings.model_fields}
+    tokens = {field: f"{SECRETS}/{name}" for field, name in _TOKENS.items()}
     return {
         **ports,
         **tokens,

@@ -16,6 +16,7 @@ from deploy.helm.kafka_objects import strimzi_topics, strimzi_users
 from deploy.local.budget import memory_budget_mb
 from deploy.settings import Settings
 from deploy.settings_file import SECRET_NAME
+from gateway.gateway_settings import MqttLogin, MqttSettings
 from lakehouse.paths import is_local, to_path
 
 __all__ = ["MANAGED", "ChartValues", "chart_values", "dump_values", "fill_values", "part_logins", "secret_fields"]
@@ -190,12 +191,12 @@ def _secret_references(settings: Settings) -> dict[str, dict[str, dict[str, str]
     return found
 
 
-def part_logins(mqtt: BaseModel) -> dict[str, Any]:
+def part_logins(mqtt: MqttSettings) -> dict[str, Any]:
     """Return settings and secrets of the parts with a user of their own at the broker, such as `mqtt.canary`."""
     found: dict[str, Any] = {}
     for part in ("monitor", "canary"):
-        login = getattr(mqtt, part, None)
-        if isinstance(login, BaseModel):
+        login: MqttLogin | None = getattr(mqtt, part)
+        if login is not None:
             names = set(secret_fields(type(login)))
             given = {name for name, value in login if value is not None}
             secrets = {name: {"name": f"tidegate-mqtt-{part}", "key": name} for name in sorted(names & given)}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, get_args
 
-from deploy.production.imported import Imported, set_if_known, take_servers
+from deploy.production.imported import Imported, take_servers
 from ingest.contract.errors import ConfigError
 from ingest.kafka_settings import KafkaSettings
 from ingest.security import client_conf
@@ -124,8 +124,7 @@ def _store(found: Imported, key: str, name: str, value: str) -> None:
         found.leave(key, f"a key store of Java; {fix}")
     elif name == "producer.ssl.keystore.location" and is_pem:
         # A PEM key store of Kafka holds the key and its certificates in one file.
-        if set_if_known(found, KafkaSettings.model_fields, key, value, "kafka.ssl_certificate_file"):
-            found.values["kafka.ssl_key_file"] = value
+        found.values |= {"kafka.ssl_certificate_file": value, "kafka.ssl_key_file": value}
     elif name == "producer.ssl.keystore.location":
         found.leave(key, "a key store of Java; export key and certificate as PEM files")
     elif name == "producer.ssl.key.password":

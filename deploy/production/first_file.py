@@ -155,7 +155,7 @@ def _folder_commands(settings: Settings) -> list[str]:
     local = [to_path(uri) for uri in (settings.lake.root, settings.stream.checkpoint) if is_local(uri)]
     session = [Path(settings.mqtt.session_file).parent] if settings.mqtt.session_file else []
     folders = sorted({shlex.quote(str(folder)) for folder in (*session, *local)})
-    token = getattr(settings.monitoring, PAGE_LOGIN, None)
+    token = getattr(settings.monitoring, PAGE_LOGIN)
     made = [f"(umask 077; openssl rand -hex 32 > {shlex.quote(str(token))})"] if token else []
     return [f"mkdir -p {' '.join(folders)}", *made]
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from deploy.settings import environment_name
 
-__all__ = ["Imported", "LeftOut", "is_reference", "set_if_known", "take_servers"]
+__all__ = ["Imported", "LeftOut", "is_reference", "take_servers"]
 
 _REFERENCE: Final = re.compile(r"\$\{?[A-Za-z_]\w*|@\{")
 """A reference to the environment or to a secret store."""
@@ -63,15 +63,6 @@ class Imported:
 def is_reference(text: str) -> bool:
     """Return whether a text gets its value from the environment or from a secret store."""
     return _REFERENCE.search(text) is not None
-
-
-def set_if_known(found: Imported, model_fields: Mapping[str, Any], key: str, value: Any, setting: str) -> bool:
-    """Take a value if this version has the setting; False if it has not, and the key is left out."""
-    if setting.partition(".")[2] in model_fields:
-        found.take_text(key, value, setting)
-        return True
-    found.leave(key, f"this version has no setting {setting}")
-    return False
 
 
 def take_servers(text: str) -> tuple[str, str | None]:

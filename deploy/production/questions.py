@@ -13,7 +13,6 @@ from deploy.settings import load_settings
 from ingest.contract.errors import ConfigError
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.paths import is_local, to_path
-from monitoring.monitoring_settings import MonitoringSettings
 
 __all__ = ["PAGE_LOGIN", "QUESTIONS", "Question", "Values", "answer_all", "complete", "is_loopback", "split_page"]
 
@@ -244,14 +243,14 @@ def complete(values: Mapping[str, Any]) -> Values:
     state = str(to_path(root).parent) if is_local(root) else _STATE
     whole = split_page(values)
     gateway = whole["gateway.gateway_id"]
-    derived = {
+    derived: dict[str, Any] = {
         "mqtt.client_id": f"tidegate-{gateway}",
         "mqtt.session_file": f"{state}/{gateway}-session.json",
         "stream.checkpoint": _beside(root),
     }
     if _is_name(host := str(whole["monitoring.host"])):
         derived["monitoring.page_hosts"] = [host]
-    if not is_loopback(host) and PAGE_LOGIN in MonitoringSettings.model_fields:
+    if not is_loopback(host):
         derived[f"monitoring.{PAGE_LOGIN}"] = f"{state}/{PAGE_LOGIN.removesuffix('_file')}"
     return {**derived, **whole}
 

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from deploy.production.imported import Imported, set_if_known, take_servers
+from deploy.production.imported import Imported, take_servers
 from deploy.production.telegraf_topics import routes_of
-from gateway.gateway_settings import MqttSettings
 from ingest.contract.errors import ConfigError
-from ingest.kafka_settings import KafkaSettings
 
 __all__ = ["read_telegraf"]
 
@@ -146,9 +144,9 @@ def _mqtt(found: Imported, place: str, one: Mapping[str, Any], tags: Mapping[str
         elif key in ("tls_ca", "ssl_ca"):
             found.take_text(name, value, "mqtt.ca_file")
         elif key in ("tls_cert", "ssl_cert"):
-            set_if_known(found, MqttSettings.model_fields, name, value, "mqtt.cert_file")
+            found.take_text(name, value, "mqtt.cert_file")
         elif key in ("tls_key", "ssl_key"):
-            set_if_known(found, MqttSettings.model_fields, name, value, "mqtt.key_file")
+            found.take_text(name, value, "mqtt.key_file")
         elif key == "tls_key_pwd":
             found.leave_secret(name, "mqtt.key_password")
         elif key == "protocol" and value in ("3.1.1", "5"):
@@ -179,9 +177,9 @@ def _kafka(found: Imported, place: str, one: Mapping[str, Any]) -> None:
         elif key in ("tls_ca", "ssl_ca"):
             found.take_text(name, value, "kafka.ssl_ca_file")
         elif key in ("tls_cert", "ssl_cert"):
-            set_if_known(found, KafkaSettings.model_fields, name, value, "kafka.ssl_certificate_file")
+            found.take_text(name, value, "kafka.ssl_certificate_file")
         elif key in ("tls_key", "ssl_key"):
-            set_if_known(found, KafkaSettings.model_fields, name, value, "kafka.ssl_key_file")
+            found.take_text(name, value, "kafka.ssl_key_file")
         elif key == "compression_codec" and value in _CODECS:
             found.values["kafka.compression"] = _CODECS[value]
         elif key == "max_message_bytes" and isinstance(value, int):

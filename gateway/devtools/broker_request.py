@@ -51,7 +51,7 @@ def send_request(
         events.put(("refused", str(reasons[0]).encode()) if reasons[0].is_failure else ("subscribed", b""))
 
     def on_message(_client: object, _data: object, message: paho.MQTTMessage) -> None:
-        events.put(("answered", message.payload))
+        events.put(("answered", bytes(message.payload)))
 
     client.on_connect, client.on_subscribe, client.on_message = on_connect, on_subscribe, on_message
     client.begin()

@@ -1,7 +1,7 @@
 """ACLs of a principal in Kafka: compared with what its roles need, added, and removed."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -94,8 +94,15 @@ def _compare(found: frozenset[Acl], needed: frozenset[Acl]) -> AclPlan:
 
 
 def _acls_of(client: AdminClient, settings: KafkaSettings, principal: str) -> frozenset[Acl]:
+    any_name: Any = None  # the stubs know no filter for any name or host
     wanted = AclBindingFilter(
-        ResourceType.ANY, None, ResourcePatternType.ANY, principal, None, AclOperation.ANY, AclPermissionType.ANY
+        ResourceType.ANY,
+        any_name,
+        ResourcePatternType.ANY,
+        principal,
+        any_name,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
     )
     (found,) = _await_all(
         [client.describe_acls(wanted, request_timeout=TIMEOUT_SECONDS)], settings, "see ACLs", right="DESCRIBE"
@@ -132,15 +139,17 @@ def _acl_error(settings: KafkaSettings, error: Exception, doing: str, right: str
 
 
 def _binding(acl: Acl, principal: str) -> AclBinding:
-    return _made(AclBinding, acl, principal)
+    return AclBinding(*_parts(acl, principal))
 
 
 def _filter(acl: Acl, principal: str) -> AclBindingFilter:
-    return _made(AclBindingFilter, acl, principal)
+    return AclBindingFilter(*_parts(acl, principal))
 
 
-def _made(kind: Callable[..., Any], acl: Acl, principal: str) -> Any:
-    return kind(
+def _parts(
+    acl: Acl, principal: str
+) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
+    return (
         ResourceType.BROKER if acl.resource == _CLUSTER else ResourceType[acl.resource.upper()],
         acl.name,
         ResourcePatternType[acl.pattern.upper()],

@@ -44,6 +44,10 @@ class _Admin:
     def __init__(self, code: int) -> None:
         self._code = code
 
+    def list_topics(self, **_: object) -> Any:
+        """The brokers, which any user may see."""
+        return SimpleNamespace(topics={}, brokers={1: None})
+
     def __getattr__(self, name: str) -> Callable[..., Any]:
         future: Future[Any] = Future()
         future.set_exception(KafkaException(KafkaError(self._code)))
