@@ -159,21 +159,13 @@ def test_an_authority_must_be_a_readable_pem_file_that_is_valid(sign: Sign, tmp_
         assert [(state, words in text) for _, state, text in bad(of(wrong))] == [("fail", True)]
 
 
-class WithClientCertificate:
-    """Settings with the fields of a client certificate, whatever this version calls them."""
-
-    def __init__(self, **fields: Any) -> None:
-        self.mqtt = type("Mqtt", (), {"ca_file": None, "key_password": None, **fields})()
-        self.kafka = type("Kafka", (), {"ssl_ca_file": None})()
-
-
 def test_a_key_must_fit_its_certificate_and_belong_to_one_user(sign: Sign) -> None:
     file, key = sign("gateway")
     _, other = sign("other")
 
     def of(key_file: Path) -> list[tuple[str, str, str]]:
-        given: Any = WithClientCertificate(cert_file=str(file), key_file=str(key_file))
-        return bad(check_certificate_files(given))
+        mqtt = {"tls": True, "cert_file": str(file), "key_file": str(key_file)}
+        return bad(check_certificate_files(Settings.model_validate({"mqtt": mqtt})))
 
     assert of(key) == []
     ((_, state, text),) = of(other)
