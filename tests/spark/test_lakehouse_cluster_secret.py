@@ -58,7 +58,9 @@ class Cluster:
             "-cp", str(SPARK_HOME / "jars" / "*"), f"org.apache.spark.deploy.{name}",
             "--host", "127.0.0.1", "--webui-port", "0", "--properties-file", str(self._asking), *arguments,
         ]  # fmt: skip
-        environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(self._java)}
+        # Spark's shell scripts set the version; without it a worker looks for a source tree and starts no executor.
+        own = {"SPARK_HOME": str(SPARK_HOME), "JAVA_HOME": str(self._java), "SPARK_SCALA_VERSION": "2.13"}
+        environment = {**os.environ, **own}
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=self._folder)
         self._cleanup.callback(log.close)
         self._cleanup.callback(process.wait, 30)
