@@ -180,7 +180,7 @@ def rotate(
         message = "--drop-old makes no certificate: give it alone."
         raise typer.BadParameter(message)
     again, now = f"{command_name()} certs rotate {shlex.quote(str(folder))}", datetime.now(UTC)
-    reload = "mosquitto on SIGHUP; Kafka nodes and clients by a restart, one after the other"
+    reload = "by a restart, Kafka nodes and clients one after the other; mosquitto loads its certificate on SIGHUP too"
     foreign: Sequence[Path] = ()
     if drop_old:
         files = drop_old_authorities(folder)
