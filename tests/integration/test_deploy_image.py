@@ -93,9 +93,14 @@ class Containers:
         return done.returncode == 0
 
     def logs(self) -> str:
-        return "\n".join(
-            f"{part}:\n{podman('logs', '--tail', '20', self.prefix + part, check=False)}" for part in PARTS
-        )
+        """Return the last lines of each part, and of Spark's own log."""
+        found = []
+        for part in PARTS:
+            command = ["podman", "logs", "--tail", "20", self.prefix + part]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+            found.append(f"{part}:\n{done.stdout}")
+        spark = ["sh", "-c", "tail -n 20 /var/lib/tidegate/stream/logs/spark.*"]
+        return "\n".join([*found, self.run("stream", *spark, check=False)])
 
     def remove(self) -> None:
         podman("rm", "--force", "--time", "5", *(self.prefix + part for part in PARTS), check=False)
@@ -172,7 +177,7 @@ def test_the_image_is_small_and_knows_its_health_check(image: str) -> None:
     found = json.loads(podman("image", "inspect", image))[0]
     assert found["Size"] < MOST_BYTES
     assert found["Config"]["User"] == f"{GROUP}:{GROUP}"
-    assert found["HealthCheck"]["Test"][-1] == "deploy.docker.healthz"
+    assert found["Healthcheck"]["Test"][-1] == "deploy.docker.healthz"
 
 
 def test_java_and_the_jars_are_where_the_command_looks(image: str) -> None:

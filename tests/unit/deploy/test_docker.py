@@ -106,6 +106,16 @@ def test_no_class_that_stays_names_a_class_that_is_left_out() -> None:
     assert found == set()
 
 
+def test_no_library_that_stays_needs_a_library_that_is_left_out() -> None:
+    packages = site_packages()
+    gone = {path for family in slim.read_left_out() for path in slim.find_left_out(packages, family)}
+    libraries = {path.name.encode() for path in gone if path.name.startswith("lib") and ".so" in path.name}
+    assert b"libarrow_flight.so.2600" in libraries
+    kept = [path for path in packages.glob("pyarrow/*.so*") if path not in gone]
+    found = {(path.name, name) for path in kept for name in libraries if name in path.read_bytes()}
+    assert found == set()
+
+
 def test_slimming_removes_files_folders_and_foreign_native_code(tmp_path: Path) -> None:
     for family in slim.read_left_out():
         for glob in family.files:
