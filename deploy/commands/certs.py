@@ -180,17 +180,15 @@ def rotate(
         message = "--drop-old makes no certificate: give it alone."
         raise typer.BadParameter(message)
     again, now = f"{command_name()} certs rotate {shlex.quote(str(folder))}", datetime.now(UTC)
-    reload = "by a restart, Kafka nodes and clients one after the other; mosquitto loads its certificate on SIGHUP too"
+    spread = f"Copy {folder / 'ca.pem'} to each server and client, and restart them one after the other"
     foreign: Sequence[Path] = ()
     if drop_old:
         files = drop_old_authorities(folder)
-        steps = (
-            [f"Copy {folder / 'ca.pem'} to each server and client, and let them load it ({reload})."] if files else []
-        )
+        steps = [f"{spread}."] if files else []
     elif authority:
         files = rotate_authority(folder, days=days or AUTHORITY_DAYS, now=now)
         steps = [
-            f"Copy {folder / 'ca.pem'}, with both authorities, to each server and client, and let them load it ({reload}).",
+            f"{spread}: it holds both authorities.",
             f"Only when all of them have it, run `{again}`, and copy the new certificates.",
             f"When all servers and clients have the new certificates, run `{again} --drop-old`.",
         ]
@@ -198,7 +196,7 @@ def rotate(
         done = rotate_leaves(folder, days=days, now=now)
         files, foreign = list(done.written), done.foreign
         steps = [
-            f"Copy each file to its server or client, and let them load it ({reload}).",
+            "Copy each file to its server or client, and restart them one after the other (mosquitto loads its own on SIGHUP).",
             *_overlap_step(folder, again),
         ]
     _show_written(folder, files, foreign, steps, as_json)

@@ -7,7 +7,7 @@ import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from deploy.certificates.folder import drop_old_authorities, init_folder, rotate_authority, rotate_leaves
-from deploy.certificates.issue import LeafRequest
+from deploy.certificates.folder import drop_old_authorities, init_folder, issue_leaves, rotate_authority, rotate_leaves
+from deploy.certificates.issue import LeafRequest, create_authority, sign_leaf
 from deploy.local.broker import find_mosquitto
 from deploy.local.ports import choose_port
 from deploy.testbed.cluster import KafkaCluster, open_cluster
@@ -40,13 +40,13 @@ def packet(kind: int, body: bytes) -> bytes:
 class Device:
     """A client of MQTT 5 that shows a certificate."""
 
-    def __init__(self, port: int, bundle: Path, certificate: Path | None, client_id: str = "device") -> None:
+    def __init__(self, port: int, bundle: Path, certificate: Path | None) -> None:
         context = ssl.create_default_context(cafile=str(bundle))
         if certificate is not None:
             context.load_cert_chain(certificate)
         plain = socket.create_connection(("127.0.0.1", port), timeout=20)
         self._socket = context.wrap_socket(plain, server_hostname="127.0.0.1")
-        connect = text("MQTT") + b"\x05\x02\x00\x3c\x00" + text(client_id)
+        connect = text("MQTT") + b"\x05\x02\x00\x3c\x00" + text("")  # the broker chooses an id
         assert self._ask(packet(0x10, connect))[:2] == b"\x00\x00", "accepted"
 
     def publish(self, topic: str) -> int:
@@ -72,28 +72,54 @@ class Device:
         self._socket.close()
 
 
-@contextmanager
-def mosquitto(folder: Path, pki: Path, wait_until: Any) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
-    """A broker that demands a certificate and takes its subject as the user."""
-    port, _ = choose_port(0)
-    (folder / "acl").write_text("pattern readwrite tidegate/v1/%u/#\n")
-    server = pki / "server-127.0.0.1.pem"
-    user = f"user {pwd.getpwuid(0).pw_name}\n" if os.geteuid() == 0 else ""
-    (folder / "mosquitto.conf").write_text(
-        f"listener {port} 127.0.0.1\ncafile {pki}/ca.pem\ncertfile {server}\nkeyfile {server}\nrequire_certificate true\n"
-        f"use_identity_as_username true\nallow_anonymous false\nacl_file {folder}/acl\n{user}"
-    )
-    with (
-        (folder / "log").open("wb") as log,
-        subprocess.Popen(
-            [str(find_mosquitto()), "-v", "-c", str(folder / "mosquitto.conf")], stdout=log, stderr=log
-        ) as process,
-    ):
+class Broker:
+    """A mosquitto that demands a certificate and takes its subject as the user."""
+
+    def __init__(self, folder: Path, pki: Path, wait_until: Any) -> None:
+        self._folder, self._wait = folder, wait_until
+        self.port, _ = choose_port(0)
+        (folder / "acl").write_text("pattern readwrite tidegate/v1/%u/#\n")
+        server = pki / "server-127.0.0.1.pem"
+        user = f"user {pwd.getpwuid(0).pw_name}\n" if os.geteuid() == 0 else ""
+        (folder / "mosquitto.conf").write_text(
+            f"listener {self.port} 127.0.0.1\ncafile {pki}/ca.pem\ncertfile {server}\nkeyfile {server}\n"
+            f"require_certificate true\nuse_identity_as_username true\nallow_anonymous false\nacl_file {folder}/acl\n{user}"
+        )
+        self.start()
+
+    def start(self) -> None:
+        with (self._folder / "log").open("ab") as log:
+            command = [str(find_mosquitto()), "-v", "-c", str(self._folder / "mosquitto.conf")]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        self._wait(lambda: _listens(self.port), seconds=30, what="mosquitto's port")
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def hang_up(self) -> None:
+        self._process.send_signal(signal.SIGHUP)
+
+    def accepts(self, trusted: Path, certificate: Path | None) -> bool:
         try:
-            wait_until(lambda: _listens(port), seconds=30, what="mosquitto's port")
-            yield port, process
-        finally:
-            process.kill()
+            Device(self.port, trusted, certificate).close()
+        except (ssl.SSLError, ConnectionError):
+            return False
+        return True
+
+
+@pytest.fixture
+def broker(tmp_path: Path, wait_until: Any) -> Iterator[Broker]:
+    """With its certificates in `pki`."""
+    requests = [LeafRequest.server("127.0.0.1", days=30), LeafRequest.client("sim-01", days=30)]
+    init_folder(tmp_path / "pki", requests, authority_days=90, now=NOW)
+    made = Broker(tmp_path, tmp_path / "pki", wait_until)
+    yield made
+    made.stop()
 
 
 def _listens(port: int) -> bool:
@@ -103,44 +129,44 @@ def _listens(port: int) -> bool:
 
 
 @pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not on this machine")
-def test_mosquitto_knows_clients_by_their_certificates_while_the_authority_is_replaced(
-    tmp_path: Path, wait_until: Any
-) -> None:
-    pki, other = tmp_path / "pki", tmp_path / "other"
-    init_folder(pki, [LeafRequest.server("127.0.0.1", days=30), LeafRequest.client("sim-01", days=30)],
-                authority_days=90, now=NOW)  # fmt: skip
+def test_mosquitto_knows_clients_by_their_certificates(broker: Broker, tmp_path: Path) -> None:
+    bundle, own, other = tmp_path / "pki" / "ca.pem", tmp_path / "pki" / "client-sim-01.pem", tmp_path / "other"
     init_folder(other, [LeafRequest.client("sim-01", days=30)], authority_days=90, now=NOW)
+    device = Device(broker.port, bundle, own)
+    assert device.publish("tidegate/v1/sim-01/temperature") in AUTHORIZED
+    assert device.publish("tidegate/v1/sim-02/temperature") in NOT_AUTHORIZED
+    device.close()
+    assert not broker.accepts(bundle, None) and not broker.accepts(bundle, other / "client-sim-01.pem")
+    assert not broker.accepts(other / "ca.pem", own)
+
+
+@pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not on this machine")
+def test_mosquitto_follows_a_new_authority_by_the_steps_of_the_page(
+    broker: Broker, tmp_path: Path, wait_until: Any
+) -> None:
+    """It loads its own certificate on SIGHUP, but the bundle only at a restart."""
+    pki = tmp_path / "pki"
     bundle, own = pki / "ca.pem", pki / "client-sim-01.pem"
     old_bundle, old = tmp_path / "old-bundle.pem", tmp_path / "old.pem"
     old_bundle.write_bytes(bundle.read_bytes())
     old.write_bytes(own.read_bytes())
 
-    def accepts(port: int, trusted: Path, certificate: Path | None) -> bool:
-        try:
-            Device(port, trusted, certificate).close()
-        except (ssl.SSLError, ConnectionError):
-            return False
-        return True
-
-    with mosquitto(tmp_path, pki, wait_until) as (port, _):
-        device = Device(port, bundle, own)
-        assert device.publish("tidegate/v1/sim-01/temperature") in AUTHORIZED
-        assert device.publish("tidegate/v1/sim-02/temperature") in NOT_AUTHORIZED
-        assert not accepts(port, bundle, None) and not accepts(port, bundle, other / "client-sim-01.pem")
-        assert not accepts(port, other / "ca.pem", own)
     rotate_authority(pki, days=90, now=NOW)
-    with mosquitto(tmp_path, pki, wait_until) as (port, process):
-        assert accepts(port, old_bundle, old) and accepts(port, bundle, old)
-        device = Device(port, bundle, old, "stays")
-        rotate_leaves(pki, days=None, now=NOW)
-        process.send_signal(signal.SIGHUP)
-        wait_until(lambda: accepts(port, bundle, own), seconds=30, what="the new certificates")
-        assert accepts(port, bundle, old)
-        wait_until(lambda: not accepts(port, old_bundle, own), seconds=30, what="the server's new certificate")
-        assert device.publish("tidegate/v1/sim-01/temperature") in AUTHORIZED, "its connection outlives the change"
+    broker.restart()
+    assert broker.accepts(old_bundle, old) and broker.accepts(bundle, old)
+
+    rotate_leaves(pki, days=None, now=NOW)
+    assert broker.accepts(old_bundle, own), "it shows its former certificate, and knows both authorities"
+    device = Device(broker.port, bundle, own)
+    broker.hang_up()
+    wait_until(lambda: not broker.accepts(old_bundle, own), seconds=30, what="the new certificate of the broker")
+    assert broker.accepts(bundle, old) and broker.accepts(bundle, own)
+    assert device.publish("tidegate/v1/sim-01/temperature") in AUTHORIZED, "a connection outlives it"
+    device.close()
+
     drop_old_authorities(pki)
-    with mosquitto(tmp_path, pki, wait_until) as (port, _):
-        assert accepts(port, bundle, own) and not accepts(port, bundle, old)
+    broker.restart()
+    assert broker.accepts(bundle, own) and not broker.accepts(bundle, old)
 
 
 def admin(cluster: KafkaCluster, bundle: Path, certificate: Path | None) -> AdminClient:
@@ -153,6 +179,26 @@ def accepted(cluster: KafkaCluster, bundle: Path, certificate: Path | None) -> b
         return bool(admin(cluster, bundle, certificate).list_topics(timeout=10).brokers)
     except KafkaException:
         return False
+
+
+def test_kafka_accepts_clients_of_its_authority_only(tmp_path: Path) -> None:
+    # Of the same name: the client does not show a certificate whose issuer the server does not name.
+    stranger = create_authority("Tidegate test bed", now=NOW, days=90)
+    foreign, other = tmp_path / "foreign.pem", tmp_path / "other.pem"
+    foreign.write_text(sign_leaf(stranger, LeafRequest.client("gateway", days=30), now=NOW).pem)
+    other.write_text(stranger.certificate_pem)
+    wanted = {"listener.name.client.ssl.client.auth": "requested"}
+    with open_cluster(tmp_path / "bed", brokers=1, security="ssl", properties=wanted) as cluster:
+        folder = tmp_path / "bed" / "certificates"
+        own, old = issue_leaves(
+            folder,
+            [LeafRequest.client("gateway", days=30), LeafRequest.client("old", days=30, key_kind="rsa")],
+            now=NOW,
+        )
+        for certificate in (own, old, None):
+            assert accepted(cluster, folder / "ca.pem", certificate)
+        assert not accepted(cluster, folder / "ca.pem", foreign)
+        assert not accepted(cluster, other, own)
 
 
 def test_kafka_writes_on_while_its_authority_is_replaced_node_by_node(

@@ -105,7 +105,7 @@ def test_rotate_says_what_to_copy_and_what_to_run_next(folder: Path, certs: Cert
     written, steps = rotate("--ca")
     assert written == ["ca.pem", "ca.key"]
     assert (
-        "with both authorities" in steps
+        "it holds both authorities" in steps
         and f"rotate '{folder}'`" in steps
         and f"rotate '{folder}' --drop-old`" in steps
     )
