@@ -39,7 +39,9 @@ class Bed:
     """A secured cluster with a guest who may do nothing at first, and the files of both users."""
 
     def __init__(self, cluster: KafkaCluster, folder: Path) -> None:
-        self.admin, self.guest = cluster.settings, cluster.settings_of("guest")
+        one = {"partitions": 1}
+        self.admin = cluster.settings.model_copy(update=one)
+        self.guest = cluster.settings_of("guest").model_copy(update=one)
         self.files = {"admin": folder / "admin.toml", "guest": folder / "guest.toml"}
         write_private(self.files["admin"], to_toml(_File(kafka=self.admin)))
         write_private(self.files["guest"], to_toml(_File(kafka=self.guest)))
