@@ -91,10 +91,10 @@ class Client:
         client.on_disconnect = lambda *_: self.ended.set()
         client.on_subscribe = lambda _c, _d, _m, reasons, _p: self._granted.append(reasons[0].value)
         client.on_publish = lambda _c, _d, mid, reason, _p: self._published.update({mid: reason.value})
-        client.on_message = lambda _c, _d, message: self.messages.append((message.topic, message.payload))
+        client.on_message = lambda _c, _d, message: self.messages.append((message.topic, bytes(message.payload)))
         extra: dict[str, Any] = {}
         if is_5:
-            properties = Properties(PacketTypes.CONNECT)
+            properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
             properties.SessionExpiryInterval = 3600 if keeps else 0
             extra = {"clean_start": not keeps, "properties": properties}
         client.connect("127.0.0.1", run.ports["mqtt"], **extra)
