@@ -24,6 +24,7 @@ NEEDED: Final = (READINGS, DEAD_LETTERS, OUTCOMES, GATEWAY_STATE)
 KEPT: Final = (READINGS, DEAD_LETTERS, OUTCOMES)
 """Topics that must reach back over an outage: the stream reads the first two, the audit all of them."""
 LOOKS: Final = 3
+TOPICS_SECONDS: Final = 20.0
 FAIL_SECONDS: Final = 6 * 3600.0
 WARN_SECONDS: Final = 24 * 3600.0
 """As the alerts TidegateTimeToDataLoss."""
@@ -59,7 +60,7 @@ def read_facts(kafka: KafkaSettings, streams: Iterable[str] = ()) -> KafkaFacts:
         state = _state(probe)
     finally:
         probe.close()
-    topics = topic_overviews(kafka, is_own_topic)
+    topics = topic_overviews(kafka, is_own_topic, most_seconds=TOPICS_SECONDS)
     return KafkaFacts(state, topics, topic_differences(kafka), time.time())
 
 
@@ -110,7 +111,7 @@ def _existence(facts: KafkaFacts) -> Iterator[PreflightCheck]:
 def _copies(facts: KafkaFacts) -> Iterator[PreflightCheck]:
     """Warn where one disk may hold the only copy of an acknowledged record, even if the settings ask for that."""
     brokers, wanted = facts.state.brokers, facts.state.wanted
-    enough = {one.name: least for one in facts.topics if (least := _enough(one, facts.state)) is not None}
+    enough = {one.name: least for one in facts.topics if (least := _enough(one)) is not None}
     weak = [name for name, least in enough.items() if least < 2]
     if brokers < 2:
         text = "one broker: Kafka can keep one copy only, so a lost disk loses acknowledged records"
@@ -135,9 +136,9 @@ def _raise_copies(brokers: int, wanted: Copies) -> str:
     return f"Set kafka.replication = {min(3, brokers)} and leave kafka.min_in_sync out. {fix}"
 
 
-def _enough(topic: TopicOverview, state: ClusterState) -> int | None:
+def _enough(topic: TopicOverview) -> int | None:
     """Return how many copies a record of the topic has at least when Kafka acknowledges it; None if unknown."""
-    least = state.min_in_sync.get(topic.name)
+    least = topic.settings.min_in_sync if topic.settings else None
     fewest = min((len(one.replicas) for one in topic.partitions), default=0)
     if least is None and fewest != 1:
         return None
@@ -146,8 +147,9 @@ def _enough(topic: TopicOverview, state: ClusterState) -> int | None:
 
 def _retention(topic: TopicOverview, outage_seconds: float, now: float) -> Iterator[PreflightCheck]:
     if topic.settings is None:
-        text = f"the retention of {topic.name} is unknown: this user may not read the topic's settings"
-        yield PreflightCheck("retention", "warn", text, "Grant the Kafka user DESCRIBE_CONFIGS on the topic.")
+        text = f"the retention of {topic.name} is unknown: Kafka did not return the topic's settings"
+        fix = "Grant the Kafka user DESCRIBE_CONFIGS on the topic, and run the command again."
+        yield PreflightCheck("retention", "warn", text, fix)
         return
     keeps = topic.settings.retention
     wanted = f"an outage of {format_time_left(outage_seconds)} must lose nothing"

@@ -243,7 +243,7 @@ def complete(values: Mapping[str, Any]) -> Values:
     state = str(to_path(root).parent) if is_local(root) else _STATE
     whole = split_page(values)
     gateway = whole["gateway.gateway_id"]
-    derived: dict[str, Any] = {
+    derived: Values = {
         "mqtt.client_id": f"tidegate-{gateway}",
         "mqtt.session_file": f"{state}/{gateway}-session.json",
         "stream.checkpoint": _beside(root),

@@ -109,7 +109,7 @@ def test_three_brokers_get_three_copies_and_one_copy_is_found(
     with open_cluster(tmp_path / "bed", brokers=3) as cluster:
         kafka = cluster.settings.model_copy(update={"replication": None, "min_in_sync": None})
         ensure_topics(kafka)
-        made = {one.name: one for one in topic_overviews(kafka, is_own_topic)}
+        made = {one.name: one for one in topic_overviews(kafka, is_own_topic, most_seconds=60.0)}
         assert {len(part.replicas) for one in made.values() for part in one.partitions} == {3}
         assert {one.settings.min_in_sync for one in made.values() if one.settings} == {2}
         assert topic_differences(kafka) == {name: [] for name in made}

@@ -10,9 +10,11 @@ import pytest
 
 from deploy.settings import load_settings
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.fixture
-def on_terminal(tmp_path: Path) -> Any:
+def on_terminal() -> Any:
     """Runs `init prod` with a terminal for its stdin, on which somebody types these lines."""
 
     def run(file: Path, *lines: str) -> subprocess.CompletedProcess[str]:
@@ -21,7 +23,7 @@ def on_terminal(tmp_path: Path) -> Any:
             os.write(person, "".join(f"{line}\n" for line in lines).encode())
             command = [sys.executable, "-m", "deploy.cli", "init", "prod", str(file)]
             return subprocess.run(
-                command, stdin=terminal, capture_output=True, text=True, check=False, timeout=120, cwd=tmp_path
+                command, stdin=terminal, capture_output=True, text=True, check=False, timeout=120, cwd=ROOT
             )
         finally:
             os.close(person)

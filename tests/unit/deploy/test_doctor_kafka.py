@@ -20,16 +20,22 @@ NOW = 1_800_000_000.0
 
 
 def overview(
-    name: str, *, replicas: tuple[int, ...] = (1, 2, 3), oldest: int = 0, age_s: float = DAY, **retention: float
+    name: str,
+    *,
+    replicas: tuple[int, ...] = (1, 2, 3),
+    oldest: int = 0,
+    age_s: float = DAY,
+    least: int = 2,
+    **retention: float,
 ) -> TopicOverview:
     partition = PartitionState(name, 0, oldest, 100, replicas[0], replicas, replicas)
     kept = TopicRetention(**{"seconds": 7 * DAY, "size_bytes": 1e10, **retention})  # type: ignore[arg-type]
-    settings = TopicSettings(kept, min_in_sync=2)
+    settings = TopicSettings(kept, min_in_sync=least)
     return TopicOverview(name, (partition,), settings, {0: int((NOW - age_s) * 1000)})
 
 
 def facts(*topics: TopicOverview, brokers: int = 3, least: int = 2, wanted: Copies = Copies(3, 2)) -> KafkaFacts:  # noqa: B008
-    shown = {one.name: one for one in (*map(overview, NEEDED), *topics)}
+    shown = {one.name: one for one in (*(overview(name, least=least) for name in NEEDED), *topics)}
     partitions = tuple(one for topic in shown.values() for one in topic.partitions)
     group = GroupPartition(LAND_GROUP, READINGS, 0, 100, 0, 0.0, math.inf)
     state = ClusterState(brokers, partitions, (group,), dict.fromkeys(shown, least), wanted)
@@ -82,7 +88,7 @@ def test_one_copy_is_a_warning_with_its_fix(found: KafkaFacts, words: str) -> No
 
 def test_settings_that_ask_for_one_copy_on_three_brokers_are_named() -> None:
     """They agree with the topic, so no difference shows it."""
-    topics = [overview(name, replicas=(1,)) for name in NEEDED]
+    topics = [overview(name, replicas=(1,), least=1) for name in NEEDED]
     (copies,) = (one for one in check(facts(*topics, least=1, wanted=Copies(1, 1))) if one.name == "copies")
     assert (copies.state, "Set kafka.replication = 3" in copies.fix) == ("warn", True)
 
