@@ -1,9 +1,10 @@
 """ACLs of a principal in Kafka: compared with what its roles need, added, and removed."""
 
 import time
-from collections.abc import Iterable, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
@@ -16,7 +17,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from ingest.contract.errors import TidegateError, UnavailableError
+from ingest.contract.errors import MissingRightError, TidegateError, UnavailableError
 from ingest.kafka_settings import KafkaSettings
 from ingest.topics.admin import TIMEOUT_SECONDS, admin_client, no_answer_error, partition_counts, result_of
 from ingest.topics.rights import is_denied, missing_right
@@ -24,8 +25,12 @@ from ingest.topics.roles import Acl, Role, needed_acls
 
 __all__ = ["AclPlan", "apply_acls", "plan_acls"]
 
+Made = TypeVar("Made")
+
 SHOWN_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.05
+_ANY: Any = None
+"""Any name or host in a filter; the client's type hints do not know it."""
 _CLUSTER: Final = "cluster"
 """Kafka's word for the resource that librdkafka calls BROKER."""
 
@@ -61,7 +66,11 @@ def plan_acls(settings: KafkaSettings, principal: str, roles: Iterable[Role]) ->
     client = admin_client(settings)
     # Ask for topics first: that answer says why a login fails.
     partition_counts(client, settings)
-    return _compare(_acls_of(client, settings, principal), needed_acls(roles))
+    _check_may_see(client, settings)
+    found = _acls_of(client, settings, principal)
+    if not found:
+        _check_authorizer(client, settings)
+    return _compare(found, needed_acls(roles))
 
 
 def apply_acls(settings: KafkaSettings, principal: str, *, add: Sequence[Acl], remove: Sequence[Acl] = ()) -> None:
@@ -93,16 +102,38 @@ def _compare(found: frozenset[Acl], needed: frozenset[Acl]) -> AclPlan:
     return AclPlan(tuple(sorted(found & needed)), tuple(sorted(needed - found)), tuple(sorted(found - needed)))
 
 
+def _check_may_see(client: AdminClient, settings: KafkaSettings) -> None:
+    """Check the right to see ACLs: librdkafka answers a refused question about ACLs with an empty list (2.16.0).
+
+    Raises:
+        MissingRightError: this user lacks the right.
+    """
+    asked = client.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT_SECONDS)
+    (found,) = _await_all([asked], settings, "see ACLs", right="DESCRIBE")
+    allowed = found.authorized_operations
+    if not {AclOperation.DESCRIBE, AclOperation.ALTER, AclOperation.ALL}.intersection(allowed or ()):
+        raise missing_right(settings, "see ACLs", "DESCRIBE", _CLUSTER)
+
+
+def _check_authorizer(client: AdminClient, settings: KafkaSettings) -> None:
+    """Check that the cluster keeps ACLs, by the removal of one that nobody can have; a refusal shows an authorizer too.
+
+    Raises:
+        UnavailableError: the cluster has no authorizer.
+    """
+    nobody = f"User:{uuid.uuid4()}"
+    asked = client.delete_acls(
+        [_filter(Acl("topic", nobody, "literal", "READ"), nobody)], request_timeout=TIMEOUT_SECONDS
+    )
+    try:
+        _await_all(asked.values(), settings, "see ACLs")
+    except MissingRightError:
+        return
+
+
 def _acls_of(client: AdminClient, settings: KafkaSettings, principal: str) -> frozenset[Acl]:
-    any_name: Any = None  # the stubs know no filter for any name or host
     wanted = AclBindingFilter(
-        ResourceType.ANY,
-        any_name,
-        ResourcePatternType.ANY,
-        principal,
-        any_name,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
+        ResourceType.ANY, _ANY, ResourcePatternType.ANY, principal, _ANY, AclOperation.ANY, AclPermissionType.ANY
     )
     (found,) = _await_all(
         [client.describe_acls(wanted, request_timeout=TIMEOUT_SECONDS)], settings, "see ACLs", right="DESCRIBE"
@@ -139,17 +170,15 @@ def _acl_error(settings: KafkaSettings, error: Exception, doing: str, right: str
 
 
 def _binding(acl: Acl, principal: str) -> AclBinding:
-    return AclBinding(*_parts(acl, principal))
+    return _as(AclBinding, acl, principal)
 
 
 def _filter(acl: Acl, principal: str) -> AclBindingFilter:
-    return AclBindingFilter(*_parts(acl, principal))
+    return _as(AclBindingFilter, acl, principal)
 
 
-def _parts(
-    acl: Acl, principal: str
-) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
-    return (
+def _as(kind: Callable[..., Made], acl: Acl, principal: str) -> Made:
+    return kind(
         ResourceType.BROKER if acl.resource == _CLUSTER else ResourceType[acl.resource.upper()],
         acl.name,
         ResourcePatternType[acl.pattern.upper()],

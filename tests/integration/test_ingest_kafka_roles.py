@@ -1,6 +1,7 @@
 """Users with the rights of one role on a real Kafka: what each may do, and that no more is needed."""
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -180,7 +181,8 @@ def test_without_describe_configs_a_large_record_is_rejected_alone(
     for future in admin.create_topics(new).values():
         future.result(60)
     apply_acls(bed.admin, GUEST, add=[Acl("topic", name, "literal", "WRITE") for name in OWN_TOPICS])
-    small, large, learned = b"s" * 20_000, b"l" * 150_000, LearnedLimits()
+    # The limit is that of a compressed batch.
+    small, large, learned = os.urandom(20_000), os.urandom(150_000), LearnedLimits()
     values = [small, small, large, small]
     wait_until(lambda: bed.write(bed.guest, OUTCOMES, b"1") == [None], what="the right to write")
     for _try in range(20):
