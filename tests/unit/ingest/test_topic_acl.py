@@ -124,8 +124,9 @@ def test_a_cluster_without_authorizer_is_one_sentence(keep: Callable[..., Keeper
         plan_acls(SETTINGS, USER, [Role.GATEWAY])
 
 
-def test_a_user_who_may_not_see_acls_gets_the_missing_right(keep: Callable[..., Keeper]) -> None:
-    keep().allowed = []
+@pytest.mark.parametrize("nothing", [[], None])
+def test_a_user_who_may_not_see_acls_gets_the_missing_right(keep: Callable[..., Keeper], nothing: Any) -> None:
+    keep().allowed = nothing
     with pytest.raises(MissingRightError, match="may not see ACLs: grant it DESCRIBE on the cluster"):
         plan_acls(SETTINGS, USER, [Role.GATEWAY])
 
