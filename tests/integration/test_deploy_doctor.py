@@ -102,6 +102,14 @@ def test_topics_that_differ_and_a_clock_are_reported(pipeline: tuple[Path, Kafka
     assert of(checks, "clock")[0][0] == "ok"
 
 
+def lower_in_sync(kafka: KafkaSettings, topic: str) -> None:
+    """Somebody makes one copy enough."""
+    change = ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(60)
+
+
 def test_three_brokers_get_three_copies_and_one_copy_is_found(
     tmp_path: Path, capsys: Captured, wait_until: Any
 ) -> None:
@@ -109,23 +117,27 @@ def test_three_brokers_get_three_copies_and_one_copy_is_found(
     with open_cluster(tmp_path / "bed", brokers=3) as cluster:
         kafka = cluster.settings.model_copy(update={"replication": None, "min_in_sync": None})
         ensure_topics(kafka)
-        made = {one.name: one for one in topic_overviews(kafka, is_own_topic, most_seconds=60.0)}
-        assert {len(part.replicas) for one in made.values() for part in one.partitions} == {3}
-        assert {one.settings.min_in_sync for one in made.values() if one.settings} == {2}
-        assert topic_differences(kafka) == {name: [] for name in made}
+
+        def copies() -> set[tuple[int, int]]:
+            """Copies, and those that must be in sync; each broker learns of a new topic at its own time."""
+            found = topic_overviews(kafka, is_own_topic, with_times=False)
+            return {
+                (len(part.replicas), one.settings.min_in_sync if one.settings else 0)
+                for one in found
+                for part in one.partitions
+            }
+
+        wait_until(lambda: copies() == {(3, 2)}, what="three copies, of which two must be in sync")
+        known = {READINGS, DEAD_LETTERS, OUTCOMES, GATEWAY_STATE}
+        wait_until(lambda: topic_differences(kafka) == {name: [] for name in known}, what="topics as the settings say")
 
         delete_topic(kafka, DEAD_LETTERS)
         ensure_topics(kafka.model_copy(update={"replication": 1}))
-        change = {"min.insync.replicas": "1"}
-        resource = ConfigResource(
-            ResourceType.TOPIC,
-            READINGS,
-            incremental_configs=[
-                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in change.items()
-            ],
+        lower_in_sync(kafka, READINGS)
+        wait_until(
+            lambda: len(topic_differences(kafka).get(DEAD_LETTERS, [])) == 1 and topic_differences(kafka)[READINGS],
+            what="both differences",
         )
-        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
-        admin.incremental_alter_configs([resource])[resource].result(60)
         found = topic_differences(kafka)
         assert [words in found[DEAD_LETTERS][-1] for words in ("has 1 copy", "kafka-reassign-partitions")] == [
             True,
