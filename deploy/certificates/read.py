@@ -170,28 +170,31 @@ def report_certificates(path: Path, *, bundle: Path | None = None, now: datetime
         UnavailableError: a file or the folder cannot be read, or there is no certificate.
         ConfigError: a file cannot be parsed.
     """
-    folder = path if path.is_dir() else path.parent
-    files = _certificate_files(path) if path.is_dir() else [path]
-    usual = folder / AUTHORITY_FILE
-    trusted = bundle or (usual if usual.is_file() else None)
-    authorities = None if trusted is None else read_certificates(trusted).certificates
-    reports = [report for file in files for report in _report_file(read_certificates(file), authorities, now)]
+    try:
+        is_folder = path.is_dir()
+        reports = _report_files(_certificate_files(path) if is_folder else [path], bundle, now)
+    except OSError as error:
+        where = error.filename or path
+        message = f"{where} cannot be read ({error.strerror}). Name a readable folder, or run the command as its owner."
+        raise UnavailableError(message) from error
     if not reports:
-        what = f"no file with a certificate ({', '.join(ENDINGS)})" if path.is_dir() else "no certificate"
+        what = f"no file with a certificate ({', '.join(ENDINGS)})" if is_folder else "no certificate"
         message = f"{path} holds {what}. Name a PEM or DER file, or a folder with such files."
         raise UnavailableError(message)
     return reports
 
 
 def _certificate_files(folder: Path) -> list[Path]:
-    try:
-        files = [file for file in folder.iterdir() if file.suffix in ENDINGS and file.is_file()]
-    except OSError as error:
-        message = (
-            f"{folder} cannot be read ({error.strerror}). Name a readable folder, or run the command as its owner."
-        )
-        raise UnavailableError(message) from error
+    files = [file for file in folder.iterdir() if file.suffix in ENDINGS and file.is_file()]
     return sorted(files, key=lambda file: (file.name != AUTHORITY_FILE, file.name))
+
+
+def _report_files(files: Sequence[Path], bundle: Path | None, now: datetime) -> list[CertificateReport]:
+    """Return the reports of files of one folder."""
+    usual = files[0].parent / AUTHORITY_FILE if files else None
+    trusted = bundle or (usual if usual is not None and usual.is_file() else None)
+    authorities = None if trusted is None else read_certificates(trusted).certificates
+    return [report for file in files for report in _report_file(read_certificates(file), authorities, now)]
 
 
 def _report_file(

@@ -322,6 +322,7 @@ def test_a_folder_without_permission_is_one_sentence(made: Path) -> None:
     ):
         with pytest.raises(UnavailableError, match=r"cannot be used \(Permission denied\)"):
             change()
-    with pytest.raises(UnavailableError, match="Permission denied"):
-        report_certificates(made, now=NOW)
+    for path in (made, made / "ca.pem"):
+        with pytest.raises(UnavailableError, match="Permission denied"):
+            report_certificates(path, now=NOW)
     made.chmod(0o700)
