@@ -11,9 +11,9 @@ from typing import Final
 
 from deploy.local.preflight import PreflightCheck
 from deploy.settings import Settings
-from gateway.gateway_settings import MqttSettings
 from gateway.memory.known_gateways import is_alive
 from gateway.memory.restart_state import SessionRecord
+from gateway.mqtt.session_text import session_name
 
 __all__ = ["check_clients", "filters_of_others"]
 
@@ -32,7 +32,7 @@ def check_clients(
         now_ms: of this machine's clock.
     """
     client_id, gateway_id = settings.mqtt.client_id, settings.gateway.gateway_id
-    session = _session_name(settings.mqtt)
+    session = session_name(settings.mqtt)
     alive = {name: record for name, record in gateways.items() if is_alive(record, now_ms)}
     found = [*_same_session(session, gateway_id, alive), *_same_id(session, gateway_id, alive)]
     if client_id in _OWN_IDS:
@@ -50,7 +50,7 @@ def filters_of_others(
     settings: Settings, gateways: Mapping[str, SessionRecord], *, now_ms: int
 ) -> dict[str, tuple[str, ...]]:
     """Return the filters of the other running gateways at the same broker."""
-    place = _session_name(settings.mqtt).partition("@")[2]
+    place = session_name(settings.mqtt).partition("@")[2]
     return {
         name: record.filters
         for name, record in gateways.items()
@@ -59,11 +59,6 @@ def filters_of_others(
         and is_alive(record, now_ms)
         and record.session.partition("@")[2] == place
     }
-
-
-def _session_name(mqtt: MqttSettings) -> str:
-    """Return the name under which a gateway with these settings writes its record."""
-    return f"{mqtt.client_id}@{mqtt.host}:{mqtt.port}"
 
 
 def _same_session(session: str, gateway_id: str, alive: Mapping[str, SessionRecord]) -> Iterator[PreflightCheck]:

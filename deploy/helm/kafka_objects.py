@@ -5,39 +5,14 @@ With these topics in place the gateway creates none, so its user needs no right 
 
 from typing import Any, Final
 
-from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, OUTCOMES, READINGS, stream_topic, topic_specs
+from ingest.contract.topics import topic_specs
 from ingest.kafka_settings import KafkaSettings
+from ingest.topics.roles import OWN_TOPICS, Acl, Role, needed_acls
 
-__all__ = ["ROLES", "strimzi_topics", "strimzi_users"]
+__all__ = ["strimzi_topics", "strimzi_users"]
 
-OWN: Final = (READINGS, DEAD_LETTERS, OUTCOMES, GATEWAY_STATE)
-SEEN: Final = ("Describe", "DescribeConfigs")
-"""A part that sees a topic's limits need not learn them from errors."""
-
-Right = tuple[str, str, str, tuple[str, ...]]
-"""Kind of resource, its name, `literal` or `prefix`, and Kafka's operations."""
-
-ROLES: Final[dict[str, tuple[Right, ...]]] = {
-    # It reads its own state and the counts of its last process after a restart.
-    "gateway": tuple(
-        ("topic", name, "literal", ("Write", *SEEN, *(("Read",) if name in (OUTCOMES, GATEWAY_STATE) else ())))
-        for name in OWN
-    ),
-    # An erasure replaces a device's state. SQL streams have topics of their own.
-    "stream": (
-        *(("topic", name, "literal", ("Read", *SEEN)) for name in (READINGS, DEAD_LETTERS, OUTCOMES)),
-        ("topic", GATEWAY_STATE, "literal", ("Read", "Write", *SEEN)),
-        ("topic", stream_topic(""), "prefix", ("Read", "Write", "Create", "Delete", *SEEN)),
-        ("group", "tidegate-", "prefix", ("Read", "Delete", "Describe")),
-    ),
-    # Audits read all records; the page shows topics and groups.
-    "monitor": (
-        *(("topic", name, "literal", ("Read", *SEEN)) for name in OWN),
-        ("topic", stream_topic(""), "prefix", ("Read", *SEEN)),
-        ("group", "tidegate-", "prefix", ("Describe",)),
-    ),
-}
-"""Rights of the parts. Redrives from the page also need Write on readings and dead letters."""
+USERS: Final = {"gateway": Role.GATEWAY, "stream": Role.STREAM, "monitor": Role.READER}
+"""Role of each part's user. Redrives from the page need the role operator instead."""
 USUAL_COPIES: Final = 3
 
 
@@ -58,15 +33,24 @@ def strimzi_topics(settings: KafkaSettings) -> list[dict[str, Any]]:
 
 
 def strimzi_users() -> list[dict[str, Any]]:
-    """Return a user per role, with a password that Strimzi makes."""
+    """Return a user per part with the rights of its role, and with a password that Strimzi makes."""
     return [
-        {
-            "name": f"tidegate-{role}",
-            "authentication": "scram-sha-512",
-            "acls": [
-                {"resource": {"type": kind, "name": name, "patternType": pattern}, "operations": list(operations)}
-                for kind, name, pattern, operations in rights
-            ],
-        }
-        for role, rights in ROLES.items()
+        {"name": f"tidegate-{part}", "authentication": "scram-sha-512", "acls": _rights(role)}
+        for part, role in USERS.items()
     ]
+
+
+def _rights(role: Role) -> list[dict[str, Any]]:
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for acl in sorted(needed_acls([role])):
+        if not (acl.operation == "CREATE" and acl.name in OWN_TOPICS):
+            found.setdefault((acl.resource, acl.name, acl.pattern), []).append(_word(acl))
+    return [
+        {"resource": {"type": kind, "name": name, "patternType": pattern.removesuffix("ed")}, "operations": operations}
+        for (kind, name, pattern), operations in found.items()
+    ]
+
+
+def _word(acl: Acl) -> str:
+    """Return an operation as Strimzi spells it, such as DescribeConfigs."""
+    return "".join(part.capitalize() for part in acl.operation.split("_"))
