@@ -29,7 +29,6 @@ def pipeline(
 ) -> tuple[Path, KafkaSettings]:
     """A settings file for a real broker and a real Kafka without topics."""
     broker, kafka = mqtt_broker("mosquitto"), new_kafka()
-    broker.start()
     file = tmp_path / "prod.toml"
     file.write_text(
         f'[mqtt]\nhost = "{broker.host}"\nport = {broker.port_v5}\nusername = "{broker.username}"\n'

@@ -118,8 +118,6 @@ def containers(
 ) -> Iterator[Containers]:
     del image
     kafka, broker = new_kafka(), mqtt_broker("mosquitto")
-    for server in (kafka, broker):
-        server.start()
     ports = {part: choose_port(0)[0] for part in PARTS}
     targets = {part: [f"127.0.0.1:{port}"] for part, port in ports.items()}
     environment = {

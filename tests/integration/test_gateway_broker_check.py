@@ -122,7 +122,6 @@ def sessions(answer: BrokerAnswer) -> float:
 
 def test_mosquittos_limits_are_read_and_no_session_is_left(mqtt_broker: Callable[..., Any], wait_until: Any) -> None:
     server = mqtt_broker("mosquitto", window=50, max_packet_bytes=100_000)
-    server.start()
     answer = ask_broker(mqtt_settings(server, subscriptions=("a/#", "$share/g/b")))
     assert answer.refused == ""
     assert answer.max_packet_bytes == 100_000
@@ -139,7 +138,6 @@ def test_a_wrong_password_and_a_port_without_tls_are_a_sentence(
     mqtt_broker: Callable[..., Any], more: dict[str, Any], words: str
 ) -> None:
     server = mqtt_broker("mosquitto")
-    server.start()
     answer = ask_broker(mqtt_settings(server, **more))
     assert words in answer.refused
     assert "wrong" not in answer.refused
@@ -147,6 +145,5 @@ def test_a_wrong_password_and_a_port_without_tls_are_a_sentence(
 
 def test_mqtt_311_logs_in_and_shows_nothing(mqtt_broker: Callable[..., Any]) -> None:
     server = mqtt_broker("mosquitto")
-    server.start()
     answer = ask_broker(mqtt_settings(server, port=server.port, protocol="3.1.1"))
     assert (answer.refused, answer.receive_maximum, answer.max_packet_bytes) == ("", None, None)
