@@ -44,6 +44,7 @@ def run_request(
         UnavailableError: the writer did not answer in time; the request stays with it.
         ConfigError: the installed versions do not fit.
     """
+    keep_files_private()  # the request stands next to the tables
     folder = _local_root(settings)
     if not is_held(folder):
         return _run_here(settings, tell, lambda handle_request: handle_request(request))
@@ -100,7 +101,6 @@ def _run_here(
     from streaming.background_tasks import handle_request
     from streaming.locked_writer import one_shot_writer
 
-    keep_files_private()
     tell("No stream is writing these tables; starting Spark here, which takes some seconds.")
     logs = Path(tempfile.mkdtemp(prefix="tidegate-command-"))
     java = find_java()
