@@ -1,17 +1,13 @@
 """`tidegate export systemd | compose`: write what runs a pipeline in production."""
 
-from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from deploy.commands.options import Data, Json, OptionalConfig, show_json
+from deploy.commands.export_folder import ExportFolder, Force, export_settings, show_export, write_export
+from deploy.commands.options import Data, Json, OptionalConfig
 
 __all__ = ["register_deployments"]
-
-_Folder = Annotated[Path, typer.Argument(help="Folder to write to; a missing one is created.", metavar="DIR")]
-_Force = Annotated[bool, typer.Option("--force", help="Replace files that differ.")]
 
 
 def register_deployments(group: typer.Typer) -> None:
@@ -21,8 +17,8 @@ def register_deployments(group: typer.Typer) -> None:
 
 
 def export_systemd(
-    folder: _Folder,
-    force: _Force = False,
+    folder: ExportFolder,
+    force: Force = False,
     program: Annotated[
         str | None,
         typer.Option(
@@ -42,16 +38,14 @@ def export_systemd(
     Memory, folders and names of secrets come from the settings; no secret is written. DIR/README.md has the next commands.
     """
     from deploy.export.systemd import PROGRAM, systemd_files
-    from deploy.local.locate_settings import locate_settings
-    from deploy.settings import load_settings
 
-    settings = load_settings(config) if data is None else locate_settings(config, data, needs_run=False)
-    _write(folder, systemd_files(settings, program=program or PROGRAM, user=user), force=force, as_json=as_json)
+    files = systemd_files(export_settings(config, data), program=program or PROGRAM, user=user)
+    show_export(write_export(folder, files, force=force), as_json=as_json)
 
 
 def export_compose(
-    folder: _Folder,
-    force: _Force = False,
+    folder: ExportFolder,
+    force: Force = False,
     image: Annotated[
         str | None,
         typer.Option(
@@ -71,20 +65,7 @@ def export_compose(
     which files to make, and how to start.
     """
     from deploy.export.compose import compose_files
-    from deploy.local.locate_settings import locate_settings
     from deploy.processes import version
-    from deploy.settings import load_settings
 
-    settings = load_settings(config) if data is None else locate_settings(config, data, needs_run=False)
-    name = image or f"tidegate:{version()}"
-    _write(folder, compose_files(settings, image=name), force=force, as_json=as_json)
-
-
-def _write(folder: Path, files: dict[str, str], *, force: bool, as_json: bool) -> None:
-    from deploy.commands.export import show_exported, write_export
-
-    done = write_export(folder, files, force=force)
-    if as_json:
-        show_json(asdict(done))
-    else:
-        show_exported(done)
+    files = compose_files(export_settings(config, data), image=image or f"tidegate:{version()}")
+    show_export(write_export(folder, files, force=force), as_json=as_json)

@@ -1,7 +1,6 @@
 """Findings about certificates: those of the servers and those in files, their ends, and whether a key fits its certificate."""
 
 import os
-import re
 import ssl
 import stat
 import time
@@ -10,14 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from deploy.local.preflight import PreflightCheck
-from deploy.monitor.certificate_probe import certificate_end, not_after, tls_servers
+from deploy.monitor.certificate_probe import certificate_end, tls_servers
 from deploy.settings import Settings
+from ingest.contract.errors import TidegateError
 
 __all__ = ["check_certificate_files", "check_server_certificates"]
 
 WARN_SECONDS: Final = 30 * 86_400
 _SHARED: Final = stat.S_IRWXG | stat.S_IRWXO
-_PEM: Final = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _PAIRS: Final = (
     ("mqtt", "cert_file", "key_file", "key_password"),
     ("kafka", "ssl_certificate_file", "ssl_key_file", "ssl_key_password"),
@@ -92,12 +91,12 @@ def _pair(
 
 def _ends(file: Path) -> tuple[Sequence[float], str]:
     """Return the ends of the certificates in a PEM file, in epoch seconds, or why there are none."""
+    from deploy.certificates.read import read_certificates
+
     try:
-        found = [not_after(ssl.PEM_cert_to_DER_cert(text)) for text in _PEM.findall(file.read_text("ascii", "replace"))]
-    except OSError as error:
-        return (), f"{file} cannot be read ({error.strerror or error})"
-    except ValueError as error:
-        return (), f"{file} holds a broken certificate ({error})"
+        found = [one.not_valid_after_utc.timestamp() for one in read_certificates(file).certificates]
+    except TidegateError as error:
+        return (), str(error).partition(". ")[0]
     return found, "" if found else f"{file} holds no certificate in PEM form"
 
 

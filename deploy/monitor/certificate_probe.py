@@ -12,6 +12,7 @@ from typing import Final
 
 from deploy.settings import Settings
 from gateway.gateway_settings import MqttLogin
+from ingest.contract.errors import TidegateError
 from monitoring.metrics.families import Samples
 from monitoring.periodic_query import IncompleteError
 
@@ -20,7 +21,6 @@ __all__ = ["CertificateProbe", "certificate_end", "certificate_files", "end_aske
 ASK_SECONDS: Final = 3600.0
 ASK_AGAIN_SECONDS: Final = 60.0
 KAFKA_PORT: Final = 9092
-_PEM_END: Final = "-----END CERTIFICATE-----"
 
 Address = tuple[str, int]
 
@@ -110,9 +110,14 @@ def certificate_files(settings: Settings) -> dict[str, str]:
 
 
 def _file_end(file: str) -> float:
-    """Return the end of the first certificate of a PEM file in epoch seconds; raises OSError or ValueError."""
-    first, end, _ = Path(file).read_text("ascii").partition(_PEM_END)
-    return not_after(ssl.PEM_cert_to_DER_cert(first[first.find("-----BEGIN CERTIFICATE-----") :] + end))
+    """Return the end of the first certificate of a PEM file in epoch seconds; raises TidegateError or ValueError."""
+    from deploy.certificates.read import read_certificates
+
+    found = read_certificates(Path(file)).certificates
+    if not found:
+        message = "it holds no certificate"
+        raise ValueError(message)
+    return found[0].not_valid_after_utc.timestamp()
 
 
 def _address(text: str) -> Address:
@@ -160,7 +165,7 @@ class CertificateProbe:
     def _read(self, name: str, file: str) -> None:
         try:
             self._note(name, [_file_end(file)], [])
-        except (OSError, ValueError) as error:
+        except (TidegateError, ValueError) as error:
             self._note(name, [], [f"the client certificate {file} cannot be read: {error}"])
 
     def _ask(self, server: str, addresses: Sequence[Address]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.cli import run
-from deploy.commands.export import write_export
+from deploy.commands.export_folder import write_export
 from ingest.contract.errors import ConfigError, UnavailableError
 
 FILES = {"a.txt": "a\n", "sub/b.txt": "bü\n"}
