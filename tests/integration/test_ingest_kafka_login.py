@@ -23,7 +23,7 @@ from ingest.topics.describe import topic_names
 from ingest.topics.rights import missing_by_role
 from ingest.topics.roles import Role
 from ingest.topics.setup import create_topic
-from tests.support.client_certificates import TestAuthority
+from tests.support.authority import Authority
 from tests.support.token_server import SECRET, TokenServer, open_token_server
 
 Wait = Callable[..., Any]
@@ -47,18 +47,18 @@ def java_topics(cluster: KafkaCluster, settings: KafkaSettings, folder: Path) ->
 class Certified:
     """A cluster that takes client certificates of an authority of its own; whoever shows none may do everything."""
 
-    def __init__(self, cluster: KafkaCluster, authority: TestAuthority) -> None:
+    def __init__(self, cluster: KafkaCluster, authority: Authority) -> None:
         self.cluster, self._authority = cluster, authority
 
-    def settings(self, name: str, password: bytes | None = None) -> KafkaSettings:
-        given = self.cluster.settings.model_dump() | self._authority.client(name, password)
+    def settings(self, name: str, password: str = "") -> KafkaSettings:
+        given = self.cluster.settings.model_dump() | self._authority.kafka_login(name, password)
         return KafkaSettings.model_validate(given)
 
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certified]:
     folder = tmp_path_factory.mktemp("certified")
-    authority = TestAuthority(folder)
+    authority = Authority(folder)
     properties = {
         "listener.name.client.ssl.client.auth": "requested",
         "listener.name.client.ssl.truststore.type": "PEM",
@@ -70,9 +70,9 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certified]:
         yield Certified(cluster, authority)
 
 
-@pytest.mark.parametrize("password", [None, b"key-password"])
+@pytest.mark.parametrize("password", ["", "key-password"])
 def test_a_client_certificate_logs_in_from_both_clients(
-    certified: Certified, tmp_path: Path, unique_name: str, wait_until: Wait, password: bytes | None
+    certified: Certified, tmp_path: Path, unique_name: str, wait_until: Wait, password: str
 ) -> None:
     name = f"gw-{unique_name}"
     settings, admin = certified.settings(name, password), certified.cluster.settings
@@ -95,7 +95,7 @@ def test_a_client_certificate_logs_in_from_both_clients(
 
 
 def test_a_certificate_of_another_authority_is_one_sentence(certified: Certified, tmp_path: Path) -> None:
-    stranger = TestAuthority(tmp_path).client("gw")
+    stranger = Authority(tmp_path).kafka_login("gw")
     settings = KafkaSettings.model_validate(certified.cluster.settings.model_dump() | stranger)
     with pytest.raises(RetryableError, match="alert certificate unknown") as refusal:
         topic_names(settings)
@@ -105,7 +105,7 @@ def test_a_certificate_of_another_authority_is_one_sentence(certified: Certified
 class Authorized:
     """A cluster that takes tokens, and the server that gives them."""
 
-    def __init__(self, cluster: KafkaCluster, server: TokenServer, authority: TestAuthority) -> None:
+    def __init__(self, cluster: KafkaCluster, server: TokenServer, authority: Authority) -> None:
         self.cluster, self.server = cluster, server
         self._authority = authority
 
@@ -124,7 +124,7 @@ class Authorized:
 @pytest.fixture(scope="module")
 def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]:
     folder = tmp_path_factory.mktemp("authorized")
-    authority = TestAuthority(folder)
+    authority = Authority(folder)
     with open_token_server(folder, authority) as server:
         listener = "listener.name.client.oauthbearer"
         properties = {

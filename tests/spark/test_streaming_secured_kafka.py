@@ -17,7 +17,7 @@ from ingest.topics.roles import Acl
 from ingest.topics.setup import create_topic
 from lakehouse.session import LakeSession
 from streaming.derive.outcomes import read_outcomes
-from tests.support.client_certificates import TestAuthority
+from tests.support.authority import Authority
 
 Captured = pytest.CaptureFixture[str]
 
@@ -25,7 +25,7 @@ Captured = pytest.CaptureFixture[str]
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[tuple[KafkaSettings, KafkaSettings]]:
     """Settings without and with a certificate. A topic with a rule is open only for those whom the rule names."""
-    authority = TestAuthority(tmp_path)
+    authority = Authority(tmp_path)
     properties = {
         "listener.name.client.ssl.client.auth": "requested",
         "listener.name.client.ssl.truststore.type": "PEM",
@@ -35,7 +35,7 @@ def secured(tmp_path: Path) -> Iterator[tuple[KafkaSettings, KafkaSettings]]:
         "super.users": "User:broker",
     }
     with open_cluster(tmp_path / "bed", brokers=1, security="ssl", properties=properties) as cluster:
-        certified = KafkaSettings.model_validate(cluster.settings.model_dump() | authority.client("stream"))
+        certified = KafkaSettings.model_validate(cluster.settings.model_dump() | authority.kafka_login("stream"))
         yield cluster.settings, certified
 
 

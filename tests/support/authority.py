@@ -1,15 +1,17 @@
-"""A certificate authority of a test, and the certificates that it signs, made by openssl.
+"""A certificate authority of a test, and the certificates that it signs.
 
 `from tests.support.authority import Authority`.
 """
 
-import shutil
-import subprocess
-import time
+import ssl
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, Encoding, PrivateFormat
+
+from deploy.certificates.issue import KeyedCertificate, LeafRequest, create_authority, key_pem, sign_leaf
+from deploy.settings_file import write_private
 
 
 class Pair(NamedTuple):
@@ -20,48 +22,50 @@ class Pair(NamedTuple):
 
 
 class Authority:
-    """An authority in a folder of its own; `file` is its certificate."""
+    """An authority in a folder of its own; `file` is its certificate, and only the memory has its key."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
-        if shutil.which("openssl") is None:
-            pytest.skip("openssl is not on this machine")
         folder.mkdir(parents=True, exist_ok=True)
-        self._folder, self._name = folder, name
-        self.file = self.self_signed(name, extension="basicConstraints=critical,CA:TRUE").certificate
+        self._folder = folder
+        self._own = create_authority(name, now=datetime.now(UTC), days=10)
+        self.file = folder / f"{name}.pem"
+        self.file.write_text(self._own.certificate_pem)
 
-    def self_signed(self, name: str, *, extension: str = "subjectAltName=IP:127.0.0.1") -> Pair:
+    def self_signed(self, name: str) -> Pair:
         """A certificate that signed itself."""
-        pair = self._pair(name)
-        self._openssl(
-            "req", "-x509", *_NEW_KEY, "-keyout", str(pair.key), "-out", str(pair.certificate), "-subj", f"/CN={name}",
-            "-days", "2", "-addext", extension,
-        )  # fmt: skip
-        return pair
+        return self._write(name, create_authority(name, now=datetime.now(UTC), days=2))
 
-    def issue(self, name: str, *, host: str = "IP:127.0.0.1", days: int = 2, password: str = "") -> Pair:
-        """A certificate with this common name and host. A password encrypts its key."""
-        pair, request, extension = self._pair(name), self._folder / f"{name}.csr", self._folder / f"{name}.ext"
-        key = (*_NEW_KEY[:-1], "-passout", f"pass:{password}") if password else _NEW_KEY
-        self._openssl("req", *key, "-keyout", str(pair.key), "-out", str(request), "-subj", f"/CN={name}")
-        extension.write_text(f"subjectAltName={host}")
-        self._openssl(
-            "x509", "-req", "-in", str(request), "-CA", str(self.file), "-CAkey", str(self._pair(self._name).key),
-            "-CAcreateserial", "-extfile", str(extension), "-days", str(days), "-out", str(pair.certificate),
-        )  # fmt: skip
-        return pair
+    def issue(self, name: str, *, host: str = "127.0.0.1", password: str = "") -> Pair:
+        """A certificate of a server or a client with this common name. A password encrypts its key."""
+        return self._write(name, self._sign(name, (host,), datetime.now(UTC)), password)
 
     def issue_expired(self, name: str) -> Pair:
-        """A certificate that has expired: openssl can begin one only now, so wait for the end of its second."""
-        pair, ended = self.issue(name, days=0), ["openssl", "x509", "-checkend", "0", "-noout", "-in"]
-        while subprocess.run([*ended, str(pair.certificate)], check=False, capture_output=True).returncode == 0:
-            time.sleep(0.1)
+        """A certificate that expired yesterday."""
+        return self._write(name, self._sign(name, ("127.0.0.1",), datetime.now(UTC) - timedelta(days=3)))
+
+    def kafka_login(self, name: str, password: str = "") -> dict[str, str]:
+        """Return settings of Kafka with a certificate for this name."""
+        pair = self.issue(name, password=password)
+        found = {"ssl_certificate_file": str(pair.certificate), "ssl_key_file": str(pair.key)}
+        return found | ({"ssl_key_password": password} if password else {})
+
+    def server(self) -> ssl.SSLContext:
+        """Return a server's side of TLS on this machine."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(
+            *self._write("server", self._sign("server", ("localhost", "127.0.0.1"), datetime.now(UTC)))
+        )
+        return context
+
+    def _sign(self, name: str, hosts: tuple[str, ...], now: datetime) -> KeyedCertificate:
+        return sign_leaf(self._own, LeafRequest(name, hosts, days=2), now=now)
+
+    def _write(self, name: str, made: KeyedCertificate, password: str = "") -> Pair:
+        pair = Pair(self._folder / f"{name}.pem", self._folder / f"{name}.key")
+        pair.certificate.write_text(made.certificate_pem)
+        form = (Encoding.PEM, PrivateFormat.PKCS8)
+        locked = (
+            made.key.private_bytes(*form, BestAvailableEncryption(password.encode())).decode() if password else None
+        )
+        write_private(pair.key, locked or key_pem(made.key))
         return pair
-
-    def _pair(self, name: str) -> Pair:
-        return Pair(self._folder / f"{name}.pem", self._folder / f"{name}.key")
-
-    def _openssl(self, *arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True)
-
-
-_NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")

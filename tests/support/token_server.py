@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import padding
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from tests.support.client_certificates import TestAuthority, new_key
+from tests.support.authority import Authority
 
 SECRET = "oauth-secret"
 
@@ -38,7 +38,7 @@ class TokenServer:
     asked: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._key = new_key()
+        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
         numbers = self._key.public_key().public_numbers()
         public = {name: _text(value.to_bytes((value.bit_length() + 7) // 8)) for name, value in
                   (("n", numbers.n), ("e", numbers.e))}  # fmt: skip
@@ -61,7 +61,7 @@ class TokenServer:
 
 
 @contextmanager
-def open_token_server(folder: Path, authority: TestAuthority) -> Iterator[TokenServer]:
+def open_token_server(folder: Path, authority: Authority) -> Iterator[TokenServer]:
     """Run a token server while the block runs."""
     server = TokenServer(folder / "jwks.json")
 
