@@ -73,7 +73,14 @@ class ServerProcess:
         self._child: subprocess.Popen[bytes] | None = None
 
     def spawn(self, command: list[str]) -> "subprocess.Popen[bytes]":
-        """Start it; its output is added to its log."""
+        """Start it; its output is added to its log.
+
+        Raises:
+            RuntimeError: it runs already; nobody would end the first process.
+        """
+        if self.alive:
+            message = f"The server with the log {self.log_file} runs already."
+            raise RuntimeError(message)
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as out:
             self._child = subprocess.Popen(

@@ -314,6 +314,21 @@ def test_a_broker_is_kept_under_its_whole_number(tmp_path: Path) -> None:
     assert not keeper.ready()
 
 
+def test_a_server_that_runs_is_not_started_again(tmp_path: Path) -> None:
+    """The first process would be nobody's, and stay."""
+    process = ServerProcess(tmp_path / "log")
+    process.spawn([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        first = process.pid
+        with pytest.raises(RuntimeError, match="runs already"):
+            process.spawn([sys.executable, "-c", "pass"])
+        assert process.pid == first
+    finally:
+        process.kill()
+    process.spawn([sys.executable, "-c", "pass"])
+    assert process.wait() == 0
+
+
 @pytest.fixture
 def sleeper(tmp_path: Path) -> Iterator[ServerProcess]:
     process = ServerProcess(tmp_path / "log")
