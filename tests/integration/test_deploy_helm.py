@@ -233,10 +233,11 @@ def test_a_part_gets_only_the_secrets_that_it_needs(render: Render) -> None:
         references = [each.get("valueFrom", {}).get("secretKeyRef") for each in container["env"]]
         named = {each["name"] for each in references if each is not None}
         found[component] = named | {each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each}
+    # The page asks for a token by default, since other pods reach it: tidegate-monitoring.
     assert found == {
         "gateway": {"mqtt-login", "mqtt-ca", "tidegate-gateway", "kafka-ca"},
         "stream": {"kafka-login", "kafka-ca"},
-        "monitor": {"mqtt-login", "mqtt-ca", "kafka-login", "kafka-ca", "page"},
+        "monitor": {"mqtt-login", "mqtt-ca", "kafka-login", "kafka-ca", "page", "tidegate-monitoring"},
         "canary": {"mqtt-login", "mqtt-ca"},
     }
 
