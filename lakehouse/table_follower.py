@@ -29,7 +29,10 @@ STALLED_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class FollowedCommit:
-    """One version: when its log file was written and when this reader had its rows, both in epoch seconds."""
+    """One version: when its log file was written and when this reader had its rows, both in epoch seconds.
+
+    `rows` always has the columns that were asked for; a commit without new rows has columns of the type null.
+    """
 
     version: int
     committed_at: float
@@ -107,7 +110,7 @@ class TableFollower:
     def _rows(self, log_text: str) -> pa.Table:
         added = parse_change(self._next, log_text).added
         tables = [self._read(file.path) for file in added if self._may_hold_device(file)]
-        return pa.concat_tables(tables) if tables else pa.table({})
+        return pa.concat_tables(tables) if tables else pa.table({name: pa.nulls(0) for name in self._columns})
 
     def _may_hold_device(self, file: DataFile) -> bool:
         return self._device is None or may_hold_text(file, "device", self._device)

@@ -212,14 +212,18 @@ def publish(plan: LoadPlan) -> tuple[int, float]:
 
 @contextmanager
 def follow_rows(follower: TableFollower, landing: "LandingTimes | RowCount") -> Iterator[None]:
-    """Note the rows of each commit while the block runs."""
+    """Note the rows of each commit while the block runs. An error of the reader is raised at its end: its figures are wrong."""
     done = threading.Event()
+    faults: list[Exception] = []
 
     def follow() -> None:
-        while not done.is_set():
-            for commit in follower.poll():
-                landing.add(commit)
-            done.wait(POLL_SECONDS)
+        try:
+            while not done.is_set():
+                for commit in follower.poll():
+                    landing.add(commit)
+                done.wait(POLL_SECONDS)
+        except Exception as error:
+            faults.append(error)
 
     reader = threading.Thread(target=follow, name="reader", daemon=True)
     reader.start()
@@ -228,6 +232,8 @@ def follow_rows(follower: TableFollower, landing: "LandingTimes | RowCount") -> 
     finally:
         done.set()
         reader.join()
+        if faults:
+            raise faults[0]
 
 
 def _figures(measured: Mapping[tuple[str, int], float], landing: LandingTimes) -> dict[str, Any]:

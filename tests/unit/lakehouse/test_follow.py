@@ -1,10 +1,14 @@
 """The follower: every commit once, in order, only what was appended, from a table that may not be there yet."""
 
+import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from deploy.bench.e2e import RowCount, follow_rows
 from lakehouse.table_follower import TableFollower
 
 
@@ -42,3 +46,24 @@ def test_a_commit_that_only_rearranges_brings_no_rows(tmp_path: Path) -> None:
     follower = TableFollower(str(tmp_path), "readings", columns=["device"])
     DeltaTable(tmp_path / "readings").optimize.compact()
     assert [commit.rows.num_rows for commit in follower.poll()] == [0]
+
+
+def test_a_commit_without_new_rows_has_the_columns(tmp_path: Path) -> None:
+    append(tmp_path, ["a"])
+    follower, count = TableFollower(str(tmp_path), "readings", columns=["device", "seq"]), RowCount(boot=1)
+    DeltaTable(tmp_path / "readings").optimize.compact()
+    append(tmp_path, ["b"])
+    DeltaTable(tmp_path / "readings").optimize.compact()
+    for commit in follower.poll():
+        assert commit.rows.column_names == ["device", "seq"]
+        count.add(replace(commit, rows=commit.rows.rename_columns(["device", "boot"])))
+    assert count.rows == 0
+
+
+def test_a_reader_that_fails_is_not_silent(tmp_path: Path) -> None:
+    append(tmp_path, ["a"])
+    follower = TableFollower(str(tmp_path), "readings", columns=["missing"], from_start=True)
+    with pytest.raises(Exception, match="missing"), follow_rows(follower, RowCount(boot=1)):
+        for thread in threading.enumerate():
+            if thread.name == "reader":
+                thread.join(60)
