@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
+from deploy.bench.suite.report.benchmarks_file import BEGIN, END
 from deploy.local.preflight import PACKAGES, find_foreign_packages
 from deploy.settings import Settings
 from gateway.decoders.mapping.settings import MappingSettings, QuantitySettings, TimeSource, ValueTimes, ValueUnits
@@ -178,6 +179,12 @@ def test_modules_stay_small() -> None:
         if name.endswith(".py") and not name.startswith("tests/") and text.count("\n") > 450
     }
     assert long == {}
+
+
+def test_the_benchmarks_file_can_be_filled() -> None:
+    """Without its marks, `bench report --markdown` cannot replace the tables."""
+    lines = (ROOT / "BENCHMARKS.md").read_text("utf-8").splitlines()
+    assert [line for line in lines if line in (BEGIN, END)] == [BEGIN, END]
 
 
 def test_the_file_index_is_current() -> None:
