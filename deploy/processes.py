@@ -2,9 +2,10 @@
 
 import errno
 import importlib.metadata
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 from deploy.process_signals import configure_logging, keep_files_private, stop_on_signals
@@ -17,7 +18,15 @@ from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.process_metrics import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
 
-__all__ = ["explain_bind_failure", "run_canary_process", "run_gateway", "run_stream", "serve_metrics", "version"]
+__all__ = [
+    "explain_bind_failure",
+    "follow_inputs",
+    "run_canary_process",
+    "run_gateway",
+    "run_stream",
+    "serve_metrics",
+    "version",
+]
 
 
 @contextmanager
@@ -72,6 +81,27 @@ def version() -> str:
 
 def run_gateway(source: SettingsFile) -> None:
     """Run hop 1 until a signal asks to stop; changed routes of the settings file apply within seconds."""
+    keep_files_private()
+    configure_logging()
+    settings, stop = source.settings, stop_on_signals()
+    with follow_inputs(settings, stop):
+        if not stop.is_set():
+            _serve_gateway(source, stop)
+
+
+def follow_inputs(settings: Settings, stop: threading.Event) -> AbstractContextManager[None]:
+    """Follow the profiles and devices in Kafka while the block runs; does nothing unless `gateway.shared_inputs` asks for it."""
+    if not settings.gateway.shared_inputs:
+        return nullcontext()
+    from gateway.shared_inputs import SharedInputs
+    from ingest.contract.shared_input import is_shared_input
+    from ingest.state_follower import StateFollower
+
+    state = StateFollower(settings.kafka, is_shared_input, held=is_shared_input)
+    return SharedInputs(state, settings.gateway).following(stop)
+
+
+def _serve_gateway(source: SettingsFile, stop: threading.Event) -> None:
     from deploy.stored_notifier import notify_stored
     from gateway.build import build_gateway
     from gateway.profiles.policy import make_policy
@@ -79,9 +109,7 @@ def run_gateway(source: SettingsFile) -> None:
     from ingest.contract.reasons import IgnoredReason, Reason
     from ingest.lag.kafka_clock import watch_clock
 
-    keep_files_private()
-    configure_logging()
-    settings, stop = source.settings, stop_on_signals()
+    settings = source.settings
     registry = CollectorRegistry()
     metrics = GatewayMetrics(registry, reasons=list(Reason), ignored_reasons=list(IgnoredReason))
     service = build_gateway(

@@ -9,7 +9,7 @@ whole file, and the previous content stays in use.
 import logging
 import os
 import re
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +22,15 @@ from ingest.contract.dead_letter import Reject
 from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import Reason
 
-__all__ = ["DeviceRegistry", "RegisteredDevice", "add_device", "identity_fault", "names_device", "read_registry"]
+__all__ = [
+    "DeviceRegistry",
+    "RegisteredDevice",
+    "add_device",
+    "identity_fault",
+    "make_entry",
+    "names_device",
+    "read_registry",
+]
 
 logger = logging.getLogger("tidegate.gateway")
 MAX_ID_BYTES: Final = 4096
@@ -137,10 +145,7 @@ def add_device(path: Path, device: str, *, profile: str | None = None, tags: dic
         ConfigError: the id, a tag or the file is wrong.
         OSError: the file cannot be written.
     """
-    entry = RegisteredDevice(device, profile, dict(tags or {}))
-    fault = _fault(entry)
-    if fault is not None:
-        raise ConfigError(fault)
+    entry = make_entry(device, profile, tags or {})
     if path.exists() and read_registry(path).get(device) == entry:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,6 +156,19 @@ def add_device(path: Path, device: str, *, profile: str | None = None, tags: dic
         out.write(b"\n" * ends_open + msgspec.json.encode(entry) + b"\n")
         os.fsync(out.fileno())
     return True
+
+
+def make_entry(device: str, profile: str | None, tags: Mapping[str, str]) -> RegisteredDevice:
+    """Return the entry of a device.
+
+    Raises:
+        ConfigError: the id or a tag is wrong.
+    """
+    entry = RegisteredDevice(device, profile, dict(tags))
+    fault = _fault(entry)
+    if fault is not None:
+        raise ConfigError(fault)
+    return entry
 
 
 def names_device(claim: str, *ids: str) -> bool:

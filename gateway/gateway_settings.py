@@ -206,6 +206,11 @@ class GatewaySettings(BaseModel):
         None,
         description="File of registered devices (JSON lines), reloaded when it changes. `tidegate device add` adds a device.",
     )
+    shared_inputs: bool = Field(
+        False,
+        description="Take the profiles and the registered devices from Kafka, where `tidegate profile push` and `tidegate device "
+        "push` put them, and keep copies in profiles and device_registry. Each gateway needs a folder of its own for them.",
+    )
     unregistered: Literal["accept", "quarantine", "refuse"] = Field(
         "accept",
         description="Reaction to a device that is not in the registry: store its messages (accept), or reject them with "
@@ -237,6 +242,13 @@ class GatewaySettings(BaseModel):
         description="Presets (shipped routes) that apply, as globs of their names. [] turns all of them off.",
     )
     _vendors: OwnVendors = PrivateAttr(default_factory=OwnVendors)
+
+    @model_validator(mode="after")
+    def _check_shared_inputs(self) -> Self:
+        if self.shared_inputs and self.profiles is None and self.device_registry is None:
+            message = "shared_inputs needs a place for the copies: set profiles to a folder, device_registry to a file, or both"
+            raise ValueError(message)
+        return self
 
     @property
     def vendors(self) -> OwnVendors:

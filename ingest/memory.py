@@ -257,10 +257,11 @@ class MemoryFollower:
         watched: Callable[[str], bool],
         *,
         topic: str = GATEWAY_STATE,
+        held: Callable[[str], bool] = lambda _key: True,
         max_bytes: int = MAX_STATE_BYTES,
     ) -> None:
         self._log, self._watched, self._topic = log, watched, topic
-        self._new_values: Callable[[], NewestValues] = lambda: NewestValues(topic, lambda _key: True, max_bytes)
+        self._new_values: Callable[[], NewestValues] = lambda: NewestValues(topic, held, max_bytes)
         self._values = self._new_values()
         self._next: dict[int, int] = {}
 

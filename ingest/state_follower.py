@@ -36,7 +36,7 @@ class StateReader(Protocol):
         """
 
     def state(self) -> list[tuple[str, bytes]]:
-        """Return the newest value of each key as of the last `catch_up`. A key whose newest record is a tombstone is left out."""
+        """Return the newest value of each held key as of the last `catch_up`; a key that ends with a tombstone is left out."""
 
     def forget(self) -> None:
         """Free the values; `state` then holds what later calls of `catch_up` read."""
@@ -107,16 +107,17 @@ class StateFollower:
         watched: Callable[[str], bool],
         *,
         topic: str = GATEWAY_STATE,
+        held: Callable[[str], bool] = lambda _key: True,
         max_bytes: int = MAX_STATE_BYTES,
         stall_seconds: float = 30.0,
     ) -> None:
-        """Follow the keys that are `watched`; `max_bytes` bounds keys and values of the state together.
+        """Follow the keys that are `watched`. `state` has those that are `held`; `max_bytes` bounds keys and values of these.
 
         `stall_seconds`: how long Kafka may send nothing before a call gives up.
         """
         self._settings, self._watched, self._topic = settings, watched, topic
         self._stall_seconds = stall_seconds
-        self._new_values: Callable[[], NewestValues] = lambda: NewestValues(topic, lambda _key: True, max_bytes)
+        self._new_values: Callable[[], NewestValues] = lambda: NewestValues(topic, held, max_bytes)
         self._values = self._new_values()
         self._next: dict[int, int] | None = None
 

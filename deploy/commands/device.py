@@ -1,4 +1,4 @@
-"""`tidegate device simulate | snippet | watch | add | login`: tools for developers of devices."""
+"""`tidegate device simulate | snippet | watch | add | push | login`: tools for developers of devices."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from deploy.commands.options import Data, Json, OptionalConfig, show_json
+from deploy.commands.options import Data, DryRun, Json, OptionalConfig, show_json
 
 __all__ = ["register"]
 
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Devices: simulate, print code, watch, add, log in."
+    no_args_is_help=True, rich_markup_mode=None, help="Devices: simulate, print code, watch, add, push, log in."
 )
 
 
@@ -151,15 +151,16 @@ def add(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Register a device in the file that gateway.device_registry names.
+    """Register a device in the file that gateway.device_registry names, or in Kafka with gateway.shared_inputs.
 
-    A running gateway reads the file within seconds.
+    A running gateway takes it within seconds.
     """
     from deploy.local.locate_settings import locate_settings
     from gateway.device_registry import add_device
     from ingest.contract.errors import ConfigError, FatalError
 
-    registry = locate_settings(config, data, needs_run=False).gateway.device_registry
+    settings = locate_settings(config, data, needs_run=False)
+    registry = settings.gateway.device_registry
     if registry is None:
         msg = "gateway.device_registry is not set, so every device is accepted. Set it to a file to register devices."
         raise ConfigError(msg)
@@ -169,8 +170,15 @@ def add(
     ):
         msg = f"--tag {wrong!r}: use name=value."
         raise typer.BadParameter(msg)
+    tags = {name: value for name, _, value in pairs}
     try:
-        added = add_device(Path(registry), device, profile=profile, tags={name: value for name, _, value in pairs})
+        if settings.gateway.shared_inputs:
+            from deploy.push_inputs import push_device
+            from gateway.shared_inputs import device_input
+
+            added, registry = push_device(settings.kafka, device_input(device, profile, tags)), "Kafka"
+        else:
+            added = add_device(Path(registry), device, profile=profile, tags=tags)
     except OSError as error:
         msg = f"{registry} cannot be written ({error.strerror}). Check gateway.device_registry and its permissions."
         raise FatalError(msg) from error
@@ -178,6 +186,39 @@ def add(
         show_json({"device": device, "added": added, "registry": registry})
     else:
         typer.echo(f"{device} {'added to' if added else 'is already registered like this in'} {registry}.", err=True)
+
+
+@app.command()
+def push(
+    file: Annotated[Path, typer.Argument(help="Registry file: one device per line, as `device add` writes it.")],
+    config: OptionalConfig = None,
+    data: Data = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Give the devices of a registry file to all gateways with gateway.shared_inputs, through Kafka.
+
+    Kafka then holds the devices of this file and no others. The gateways apply them within seconds.
+    """
+    from deploy.local.locate_settings import locate_settings
+    from deploy.push_inputs import push_inputs
+    from gateway.shared_inputs import device_inputs
+    from ingest.contract.errors import ConfigError
+
+    kafka = locate_settings(config, data, needs_run=False).kafka
+    try:
+        wanted = device_inputs(file)
+    except OSError as error:
+        message = f"{file} cannot be read ({error.strerror}). Name a registry file: one device per line."
+        raise ConfigError(message) from error
+    if not wanted:
+        message = f"{file} has no device, and a push without any would remove all. Name another file."
+        raise ConfigError(message)
+    plan = push_inputs(kafka, wanted, profiles=False, dry_run=dry_run)
+    if as_json:
+        show_json(plan.summary(dry_run=dry_run))
+    else:
+        typer.echo(plan.sentence("device", dry_run=dry_run))
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`tidegate profile ls | show | test`: validation profiles, the profile of a device, and its effect on messages."""
+"""`tidegate profile ls | show | test | push`: validation profiles, the profile of a device, and its effect on messages."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.commands.options import Data, Json, OptionalConfig, show_json
+from deploy.commands.options import Data, DryRun, Json, OptionalConfig, show_json
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
 
 __all__ = ["register"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Validation profiles: list, show, test.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Validation profiles: list, show, test, push.")
 
 Folder = Annotated[
     Path | None,
@@ -132,6 +132,40 @@ def test(
     summary = ", ".join(f"{counts[name]} {name}" for name in ("stored", "stored in part", "rejected", "ignored"))
     typer.echo(f"{counts.total()} messages: {summary}.", err=True)
     raise typer.Exit(1 if counts["rejected"] or counts["stored in part"] else 0)
+
+
+@app.command()
+def push(
+    config: OptionalConfig = None,
+    data: Data = None,
+    folder: Folder = None,
+    dry_run: DryRun = False,
+    as_json: Json = False,
+) -> None:
+    """Give the profiles of a folder to all gateways with gateway.shared_inputs, through Kafka.
+
+    Kafka then holds the profiles of this folder and no others. The gateways apply them within seconds.
+    """
+    from deploy.push_inputs import push_inputs
+    from gateway.profiles.profile_folder import ProfileFolder
+    from gateway.shared_inputs import profile_inputs
+    from ingest.contract.errors import ConfigError
+
+    settings = _settings(config, data, folder)
+    if settings.gateway.profiles is None:
+        msg = "Name the folder of the profiles with --folder, or set gateway.profiles."
+        raise typer.BadParameter(msg)
+    path = Path(settings.gateway.profiles)
+    ProfileFolder(path)
+    wanted = profile_inputs(path)
+    if not wanted:
+        message = f"{path} has no profile (*.toml), and a push without any would remove all. Name another folder with --folder."
+        raise ConfigError(message)
+    plan = push_inputs(settings.kafka, wanted, profiles=True, dry_run=dry_run)
+    if as_json:
+        show_json(plan.summary(dry_run=dry_run))
+    else:
+        typer.echo(plan.sentence("profile", dry_run=dry_run))
 
 
 def _settings(config: Path | None, data: Path | None, folder: Path | None) -> "Settings":

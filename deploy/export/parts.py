@@ -36,6 +36,8 @@ STREAM_STOP_SECONDS: Final = 90
 """The stream finishes its batch, and its JVM may take 20 s more."""
 _FOLDERS: Final = ("profiles", "decoders", "streams_dir")
 _WRITTEN: Final = ("session_file",)
+_SHARED: Final = ("profiles", "device_registry")
+"""Written by the gateway too, if it takes them from Kafka."""
 _USES: Final[dict[PartName, tuple[str, ...]]] = {
     "gateway": ("mqtt", "kafka", "gateway"),
     "stream": ("kafka", "stream", "lake"),
@@ -76,15 +78,25 @@ def production_parts(settings: Settings) -> tuple[ProductionPart, ...]:
     root = tuple(_local(settings.lake.root))
     # Each SQL stream has its checkpoint next to that of the landing.
     checkpoints = tuple(path.parent for path in _local(settings.stream.checkpoint))
-    session = settings.mqtt.session_file
     parts = (
-        _part(settings, "gateway", "MQTT to Kafka", monitoring.gateway_port, writes=(Path(session).parent,) if session else ()),
+        _part(settings, "gateway", "MQTT to Kafka", monitoring.gateway_port, writes=tuple(_written_by_gateway(settings))),
         _part(settings, "stream", "Kafka to tables", monitoring.stream_port, writes=(*root, *checkpoints)),
         _part(settings, "canary", "readings that measure freshness", monitoring.canary_port, reads=root),
         # It keeps the journal of redrives next to the tables.
         _part(settings, "monitor", "ops page and alerts", monitoring.page_port, writes=root),
     )  # fmt: skip
     return tuple(part for part in parts if part.name != "canary" or part.port)
+
+
+def _written_by_gateway(settings: Settings) -> Iterator[Path]:
+    if settings.mqtt.session_file:
+        yield Path(settings.mqtt.session_file).parent
+    gateway = settings.gateway
+    if gateway.shared_inputs:
+        if gateway.profiles is not None:
+            yield Path(gateway.profiles)
+        if gateway.device_registry is not None:
+            yield Path(gateway.device_registry).parent
 
 
 def _part(
@@ -124,8 +136,10 @@ def input_paths(settings: BaseModel, sections: tuple[str, ...], part: str | None
         part: only what this part uses; a table in a section, such as `mqtt.canary`, is for the part of its name.
     """
     found: dict[str, Path] = {}
-    for setting, _, name, value in _values(settings, sections, part):
+    for setting, model, name, value in _values(settings, sections, part):
         if not isinstance(value, str) or name in _WRITTEN:
+            continue
+        if name in _SHARED and getattr(model, "shared_inputs", False):
             continue
         if name.endswith("_file") or name in _FOLDERS:
             found[setting] = Path(value)

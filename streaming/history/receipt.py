@@ -188,5 +188,5 @@ def remarks(
         "Until then `sql --at` can read them.",
         "Dead letters of other devices were searched for the device's id; readings of other devices were not.",
         "The erasure does not reach messages that wait in the MQTT broker, retained messages there, the device's entry in a "
-        "registry file, log files of the processes (they rotate), copies that readers made, or backups.",
+        "registry (file or Kafka), log files of the processes (they rotate), copies that readers made, or backups.",
     ]

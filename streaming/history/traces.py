@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ingest.contract.errors import TidegateError
 from ingest.contract.forget import FORGET_KEY, encode_forget
+from ingest.contract.shared_input import is_shared_input
 from ingest.contract.topics import GATEWAY_STATE
 from ingest.gateway_state import read_state
 from ingest.kafka_settings import KafkaSettings
@@ -161,6 +162,8 @@ def plan_replacements(found: Iterable[tuple[str, bytes]], device: str) -> Iterat
     """
     names = DeviceNames(device)
     for key, value in found:
+        if is_shared_input(key):
+            continue  # a registry of people; the receipt says so
         if key.startswith(_OWN):
             numbers = _object(value)
             if device in numbers:

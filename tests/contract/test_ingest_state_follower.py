@@ -96,6 +96,13 @@ def test_the_state_is_the_newest_value_of_each_key(seam: Seam, write: Callable[.
     assert follower.state() == [("z", b"1")]
 
 
+def test_a_state_can_hold_some_keys_only(seam: Seam, write: Callable[..., None]) -> None:
+    write(("w/a", b"1"), ("x", b"1" * 80), ("w/b", b"1"), ("w/a", b""))
+    follower = seam.follower(held=is_watched, max_bytes=40)
+    assert follower.catch_up() == [("w/a", b"1"), ("w/b", b"1")]
+    assert follower.state() == [("w/b", b"1")]
+
+
 def test_a_large_state_leaves_the_oldest_keys_out(seam: Seam, write: Callable[..., None]) -> None:
     write(("a", b"1" * 60), ("b", b"1" * 60), ("a", b"2" * 60))
     follower = seam.follower(max_bytes=100)
