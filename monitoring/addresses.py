@@ -1,10 +1,11 @@
-"""Format of hosts and `/metrics` addresses, in one place for all code that requests, links or shows them."""
+"""Format of hosts and `/metrics` addresses, in one place for all code that requests, links, shows or judges them."""
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlsplit
 
-__all__ = ["Address", "parse_address", "reached_at"]
+__all__ = ["Address", "is_loopback", "parse_address", "reached_at"]
 
 EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S104 - looked up, never bound
 PORTS: Final = {"http": 80, "https": 443}
@@ -22,6 +23,15 @@ class Address:
     def url(self) -> str:
         """The whole URL."""
         return f"{self.scheme}://{self.netloc}{self.path}"
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches a server at this address or name; an IPv6 address may be in brackets."""
+    host = host.strip().strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
 
 
 def reached_at(host: str, port: int) -> str:

@@ -5,12 +5,12 @@ from typing import Final
 
 from deploy.local.preflight import PreflightCheck
 from deploy.local.text_format import format_time_left
-from deploy.production.questions import is_loopback
 from deploy.settings import Settings
 from gateway.filter_overlap import find_overlap
 from gateway.gateway_settings import MqttSettings
 from gateway.mqtt.broker_check import BrokerAnswer
 from gateway.topic_filters import is_shared
+from monitoring.addresses import is_loopback
 
 __all__ = ["check_broker", "check_filters"]
 

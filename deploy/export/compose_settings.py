@@ -1,8 +1,6 @@
 """Settings of a pipeline whose parts are containers: addresses and folders inside of them, and no secrets."""
 
-import ipaddress
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -14,6 +12,7 @@ from deploy.settings import Settings
 from gateway.gateway_settings import MqttSettings
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.paths import is_local, to_path
+from monitoring.addresses import is_loopback
 from monitoring.monitoring_settings import MonitoringSettings, Part
 
 __all__ = ["SECRETS", "STATE", "ContainerSetup", "container_setup"]
@@ -55,8 +54,8 @@ class ContainerSetup:
 
 def container_setup(settings: Settings) -> ContainerSetup:
     """Return the setup. A server with a loopback address becomes a service; any other address stays as it is."""
-    own_broker = _is_loopback(settings.mqtt.host)
-    own_kafka = all(_is_loopback(each.rpartition(":")[0]) for each in settings.kafka.bootstrap_servers.split(","))
+    own_broker = is_loopback(settings.mqtt.host)
+    own_kafka = all(is_loopback(each.rpartition(":")[0]) for each in settings.kafka.bootstrap_servers.split(","))
     inside = _updated(
         without_secrets(settings),
         mqtt=_mqtt(settings, own=own_broker),
@@ -83,13 +82,6 @@ def container_setup(settings: Settings) -> ContainerSetup:
         own_kafka=own_kafka,
         mqtt_port=settings.mqtt.port,
     )
-
-
-def _is_loopback(host: str) -> bool:
-    host = host.strip().strip("[]")
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return host == "localhost"
 
 
 def _updated(settings: Settings, **sections: dict[str, Any]) -> Settings:

@@ -1,9 +1,10 @@
 """Settings of the embedded run: the parts that `tidegate up` starts on this machine."""
 
-import ipaddress
 from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from monitoring.addresses import is_loopback
 
 __all__ = ["EmbeddedSettings"]
 
@@ -130,7 +131,7 @@ class EmbeddedSettings(BaseModel):
     @property
     def serves_network(self) -> bool:
         """Return whether other machines reach the broker."""
-        return not _is_loopback(self.mqtt_listen)
+        return not is_loopback(self.mqtt_listen)
 
     @model_validator(mode="after")
     def _check_network(self) -> Self:
@@ -151,10 +152,3 @@ class EmbeddedSettings(BaseModel):
         else:
             return self
         raise ValueError(message)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"

@@ -13,8 +13,9 @@ from deploy.settings import load_settings
 from ingest.contract.errors import ConfigError
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.paths import is_local, to_path
+from monitoring.addresses import is_loopback
 
-__all__ = ["PAGE_LOGIN", "QUESTIONS", "Question", "Values", "answer_all", "complete", "is_loopback", "split_page"]
+__all__ = ["PAGE_LOGIN", "QUESTIONS", "Question", "Values", "answer_all", "complete", "split_page"]
 
 Values = dict[str, Any]
 """Setting to value."""
@@ -263,14 +264,6 @@ def _beside(root: str) -> str:
     folder = PurePosixPath(rest.rstrip("/"))
     parent = folder.parent if folder.parent != PurePosixPath(".") else folder
     return f"{scheme}://{parent}/checkpoints/land"
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches a server at this address or name."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _is_name(host: str) -> bool:

@@ -2,9 +2,9 @@
 
 import stat
 from contextlib import suppress
-from ipaddress import ip_address
 from pathlib import Path
 
+from monitoring.addresses import is_loopback
 from monitoring.monitoring_settings import MonitoringSettings
 
 __all__ = ["exposure_fault", "login_fault", "may_write", "needs_login", "read_token"]
@@ -32,7 +32,7 @@ def may_write(settings: MonitoringSettings) -> bool:
 
 def login_fault(settings: MonitoringSettings) -> str | None:
     """Return why the network could read the page without a login, with the next step; None if it could not. Opens no file."""
-    if not _is_loopback(settings.host) and not needs_login(settings):
+    if not is_loopback(settings.host) and not needs_login(settings):
         return (
             f'monitoring.host = "{settings.host}" would show the page to the network without a login. Set '
             "monitoring.read_token_file to a file that holds a token, or monitoring.proxy_user_header and "
@@ -61,15 +61,6 @@ def exposure_fault(settings: MonitoringSettings) -> str | None:
             "two tokens."
         )
     return None
-
-
-def _is_loopback(host: str) -> bool:
-    if host.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _file_fault(file: Path) -> str | None:
