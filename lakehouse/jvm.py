@@ -12,11 +12,12 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from ingest.contract.errors import FatalError, UnavailableError
+from lakehouse.confine import Confinement
 
 __all__ = ["JvmOptions", "SparkJvm", "start_jvm"]
 
@@ -56,6 +57,14 @@ _MODULES: Final = (
 # Ctrl-C reaches the whole group of the terminal; it is ours to handle, in order, not the JVM's.
 _NO_INTERRUPT: Final = ("/bin/sh", "-c", 'trap "" INT; exec "$@"', "sh")
 
+_READ_BY_ALL: Final = (
+    "/usr", "/bin", "/lib", "/lib64", "/proc", "/sys", "/dev/zero", "/dev/random", "/dev/urandom", "/etc/alternatives",
+    "/etc/group", "/etc/host.conf", "/etc/hosts", "/etc/ld.so.cache", "/etc/localtime", "/etc/nsswitch.conf", "/etc/passwd",
+    "/etc/resolv.conf", "/etc/ssl/certs", "/etc/timezone",
+)  # fmt: skip
+"""What Java, the C library and Python read on Linux. /etc as a whole holds secrets that root may read."""
+_CONNECTION_VARIABLE: Final = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+
 _LOG4J: Final = """\
 status = error
 appenders = file
@@ -80,7 +89,9 @@ class JvmOptions:
     """Options for the start of the JVM.
 
     `java_home` holds `bin/java`; `jars` are added to PySpark's own; `log_dir` gets `spark.log` (rotated, at most 40 MB) and
-    `spark.out` (what the JVM itself prints); `flags` are further JVM flags such as `-XX:+UseSerialGC`.
+    `spark.out` (what the JVM itself prints); `flags` are further JVM flags such as `-XX:+UseSerialGC`. `temp_dir` is for all
+    temporary files (default: the system's folder). With a `confinement`, the JVM gets only those rights, and what it needs:
+    Java, Spark and the jars to read, `log_dir` and `temp_dir` to write.
     """
 
     java_home: Path
@@ -88,6 +99,8 @@ class JvmOptions:
     log_dir: Path
     heap: str = "1g"
     flags: tuple[str, ...] = ()
+    temp_dir: Path | None = None
+    confinement: Confinement | None = None
 
 
 @dataclass(slots=True)
@@ -125,7 +138,7 @@ def start_jvm(options: JvmOptions, conf: Mapping[str, str], *, keep_open: Sequen
     """
     _check_files(options)
     options.log_dir.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="tidegate-spark-") as folder:
+    with tempfile.TemporaryDirectory(prefix="tidegate-spark-", dir=options.temp_dir) as folder:
         answer = Path(folder) / "connection"
         process = _spawn(options, conf, answer, keep_open)
         port, secret = _await_connection(process, answer, options)
@@ -156,6 +169,7 @@ def _spawn(
     classpath = os.pathsep.join([*map(str, options.jars), str(spark_home / "jars" / "*")])
     command = [
         *_NO_INTERRUPT,
+        *_confined(options, answer.parent),
         str(options.java_home / "bin" / "java"),
         *_MODULES,
         *_collector(options.flags),
@@ -165,7 +179,7 @@ def _spawn(
         "-Xss4m",
         "-Duser.timezone=UTC",
         # Java does not look at TMPDIR.
-        f"-Djava.io.tmpdir={tempfile.gettempdir()}",
+        f"-Djava.io.tmpdir={options.temp_dir or tempfile.gettempdir()}",
         f"-Dlog4j2.configurationFile={log4j.as_uri()}",
         "-XX:+ExitOnOutOfMemoryError",
         "-cp",
@@ -181,7 +195,7 @@ def _spawn(
         "SPARK_HOME": str(spark_home),
         "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": sys.executable,
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(answer),
+        _CONNECTION_VARIABLE: str(answer),
     }
     env.pop("SPARK_REMOTE", None)
     with (options.log_dir / "spark.out").open("wb") as out:
@@ -193,6 +207,23 @@ def _spawn(
             env=env,
             pass_fds=tuple(keep_open),
         )
+
+
+def _confined(options: JvmOptions, folder: Path) -> tuple[str, ...]:
+    """Return the words that confine the JVM's command; none without a confinement."""
+    if options.confinement is None:
+        return ()
+    read = [options.java_home, _spark_home(), Path(__file__).with_name("pools.xml"), *Path("/etc").glob("java*")]
+    read += [Path(sys.prefix), Path(sys.base_prefix), *{jar.parent for jar in options.jars}]
+    # A rule holds for what a path leads to, not for the link.
+    read += [jar.resolve().parent for jar in options.jars]
+    write = [folder, options.log_dir, *([] if options.temp_dir is None else [options.temp_dir])]
+    return replace(
+        options.confinement,
+        read=(*options.confinement.read, *_READ_BY_ALL, *dict.fromkeys(map(str, read))),
+        write=(*options.confinement.write, *dict.fromkeys(map(str, write))),
+        environment=(*options.confinement.environment, _CONNECTION_VARIABLE),
+    ).prefix()
 
 
 def _escaped(text: str) -> str:

@@ -204,7 +204,7 @@ def open_session(
     # py4j logs whatever a callback raises with its stack; the landing reports it in one sentence.
     for name in ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).disabled = True
-    scratch = Path(tempfile.mkdtemp(prefix="tidegate-scratch-"))
+    scratch = Path(tempfile.mkdtemp(prefix="tidegate-scratch-", dir=options.temp_dir))
     jars = [str(jar) for jar in options.jars]
     own = {**executor_conf(options.flags), **(extra or {})}
     plain = None if secret is None else secret.get_secret_value()

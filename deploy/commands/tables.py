@@ -1,4 +1,4 @@
-"""`tidegate tables ls | show | history | diff`: tables and views, without a JVM. The pipeline does not need to run."""
+"""`tidegate tables ls | show | history | diff | serve`: tables and views. The pipeline does not need to run."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deploy.commands.options import Data, Json, OptionalConfig, parse_time, show_json
+from deploy.commands.tables_serve import serve
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 tables = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="Tables: list, describe, show versions, compare."
+    no_args_is_help=True, rich_markup_mode=None, help="Tables: list, describe, show versions, compare, serve."
 )
+tables.command()(serve)
 
 
 def register(parent: typer.Typer) -> None:
