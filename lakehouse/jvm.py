@@ -196,6 +196,7 @@ def _spawn(
         "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": sys.executable,
         _CONNECTION_VARIABLE: str(answer),
+        **({} if options.temp_dir is None else {"TMPDIR": str(options.temp_dir)}),
     }
     env.pop("SPARK_REMOTE", None)
     with (options.log_dir / "spark.out").open("wb") as out:
@@ -222,7 +223,7 @@ def _confined(options: JvmOptions, folder: Path) -> tuple[str, ...]:
         options.confinement,
         read=(*options.confinement.read, *_READ_BY_ALL, *dict.fromkeys(map(str, read))),
         write=(*options.confinement.write, *dict.fromkeys(map(str, write))),
-        environment=(*options.confinement.environment, _CONNECTION_VARIABLE),
+        environment=(*options.confinement.environment, _CONNECTION_VARIABLE, "TMPDIR"),
     ).prefix()
 
 

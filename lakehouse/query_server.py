@@ -176,6 +176,11 @@ def _server_conf(options: ServerOptions, folder: Path, own_port: int) -> dict[st
         **SPARK_CONF,
         # The one port that the confined JVM may connect to: executors fetch files of clients from the driver.
         "spark.driver.port": str(own_port),
+        # Python functions of clients: their processes are reached through a file, because the JVM may not connect to other ports.
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(folder),
+        # Tools ask for columns in the catalog, which has none of a Delta table otherwise.
+        "spark.databricks.delta.catalog.update.enabled": "true",
         # Results go to the client in parts, so that a large one does not fill the heap.
         "spark.sql.thriftServer.incrementalCollect": "true",
         "spark.sql.variable.substitute": "false",

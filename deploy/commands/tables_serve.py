@@ -1,6 +1,6 @@
 """`tidegate tables serve`: the tables for notebooks (Spark Connect) and for programs with JDBC or ODBC (Thrift), read-only."""
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -98,8 +98,13 @@ def _server(settings: "Settings", options: "ServerOptions", memory: str) -> "Ite
     # They stay after a failure, which names them.
     logs = Path(tempfile.mkdtemp(prefix="tidegate-serve-logs-"))
     jvm = JvmOptions(java.home, tuple(spark_jars()), logs, memory, tuple(java.gc_options))
-    with serve_queries(jvm, settings.lake.root, configured_views(settings), options) as server:
-        yield server
+    try:
+        with serve_queries(jvm, settings.lake.root, configured_views(settings), options) as server:
+            yield server
+    except BaseException:
+        with suppress(OSError):
+            logs.rmdir()  # empty if Spark was not started
+        raise
     shutil.rmtree(logs, ignore_errors=True)
 
 
@@ -107,11 +112,14 @@ def _ready(server: "QueryServer", options: "ServerOptions") -> str:
     """Return what a user needs to connect, a line each."""
     from monitoring.addresses import reached_at
 
-    shown = f"{len(server.tables)} tables and {len(server.views)} views"
+    counts = {"table": len(server.tables), "view": len(server.views)}
+    shown = " and ".join(f"{count} {kind}{'' if count == 1 else 's'}" for kind, count in counts.items())
     rights = "the kernel denies all writes" if options.confined else "clients can do all that this user can"
-    remote = f"sc://{reached_at(options.host, options.connect_port)}"
-    token = "" if options.token is None else "/;token=TOKEN"
-    lines = [f"Serving {shown}; {rights}.", f'Notebook: SparkSession.builder.remote("{remote}{token}").getOrCreate()']
+    place = reached_at(options.host, options.connect_port)
+    if options.token is not None:
+        # The client sends a token without TLS to this name only.
+        place = f"{f'localhost:{options.connect_port}' if options.host == '127.0.0.1' else place}/;token=TOKEN"
+    lines = [f"Serving {shown}; {rights}.", f'Notebook: SparkSession.builder.remote("sc://{place}").getOrCreate()']
     if options.thrift_port is not None:
         lines.append(f"JDBC: jdbc:hive2://{reached_at(options.host, options.thrift_port)}/default")
     return "\n".join(lines)
