@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pyspark
 import pytest
@@ -105,6 +105,11 @@ def digest(folder: Path) -> dict[str, str]:
     return {str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
+def _pass_on(output: IO[str], lines: "queue.Queue[str]") -> None:
+    for line in output:
+        lines.put(line)
+
+
 @contextmanager
 def serving(root: Path, folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """Run the server, and yield it with the lines that it printed when it was ready."""
@@ -116,8 +121,7 @@ def serving(root: Path, folder: Path, *arguments: str) -> Iterator[tuple[subproc
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment)
     lines: queue.Queue[str] = queue.Queue()
     assert process.stdout is not None
-    reader = threading.Thread(target=lambda out: [lines.put(line) for line in out], args=(process.stdout,), daemon=True)
-    reader.start()
+    threading.Thread(target=_pass_on, args=(process.stdout, lines), daemon=True).start()
     try:
         ready = [lines.get(timeout=240) for _ in range(2 if "--token-file" in arguments else 3)]
         yield process, ready
