@@ -1,7 +1,8 @@
 """Runs all tests in two pytest processes at once, for `make test`.
 
 Much of the time of these tests is waiting for servers, so two processes on two cores take little more than half the time of one.
-The output of each goes to a file and is printed at the end, that of a process with failures last; one summary of all follows.
+The output of each goes to a file and is printed at the end, that of a process with failures last. Then come the slowest tests and
+files of each process, with its whole time, and one summary of all: if one process takes longer, move a folder, or shorten a test.
 """
 
 import os
@@ -31,9 +32,16 @@ RUN_ID = "TESTS_RUN_ID"
 """Environment variable that all processes of a run inherit, also those that leave their parent."""
 PROGRESS_SECONDS = 60.0
 LOOK_SECONDS = 5.0
+SLOWEST_TESTS, SLOWEST_FILES = 25, 15
+SLOW_SECONDS = 5.0
+"""Least time of a test in the list of the slowest ones."""
+COUNTED_SECONDS = 0.5
+"""Least time of a phase of a test that counts for its file: pytest lists the phases (setup, call, teardown) one by one."""
 _SUMMARY = re.compile(r"^=+ short test summary info =+$", re.MULTILINE)
 _ENTRY = re.compile(r"^(?:FAILED|ERROR|SKIPPED|XFAIL|XPASS|PASSED|RERUN)\b")
 _LAST = re.compile(r"^=+ (.*) in [\d.]+s.*=+$", re.MULTILINE)
+_SLOWEST = re.compile(r"^=+ slowest durations =+$\n(?P<lines>(?:^(?!=).*$\n?)*)", re.MULTILINE)
+_PHASE = re.compile(r"^([\d.]+)s (?:setup|call|teardown) +(.+)$", re.MULTILINE)
 _SIGNALLED = 128
 """Exit codes above are of a signal."""
 _OUTCOMES = re.compile(r"^(?:tests/\S+ )?([.FEsxX]+)(?: +\[ *(\d+)%\])?$", re.MULTILINE)
@@ -46,11 +54,14 @@ class Lane:
 
     def __init__(self, name: str, paths: Sequence[str], folder: Path, environment: Mapping[str, str]) -> None:
         self.name, self.output, self._environment = name, folder / f"{name}.txt", environment
+        durations = ("--durations=0", f"--durations-min={COUNTED_SECONDS}")
         # Both would write the same cache.
-        self._command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *paths]
+        self._command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *durations, *paths]
         self.process: subprocess.Popen[bytes] | None = None
+        self._began, self.seconds = 0.0, 0.0
 
     def start(self) -> None:
+        self._began = time.monotonic()
         with self.output.open("wb") as out:
             self.process = subprocess.Popen(
                 self._command,
@@ -65,6 +76,8 @@ class Lane:
     def code(self) -> int | None:
         """Exit code; 128 and the signal where one ended it; None while it runs or waits."""
         found = None if self.process is None else self.process.poll()
+        if found is not None and not self.seconds:
+            self.seconds = time.monotonic() - self._began
         return found if found is None or found >= 0 else 128 - found
 
     def stop(self) -> None:
@@ -88,9 +101,22 @@ class Lane:
         failed = sum(len(re.findall("[FE]", marks)) for marks, _ in found)
         return f"{self.name} {percent} %" + (f" ({failed} failed)" if failed else "")
 
+    def slowest(self) -> list[str]:
+        """Lines that name the tests and the files that took the most time, with the time of all."""
+        tests, files = Counter[str](), Counter[str]()
+        for section in _SLOWEST.finditer(self.text()):
+            for seconds, test in _PHASE.findall(section["lines"]):
+                tests[test] += float(seconds)
+                files[test.partition("::")[0]] += float(seconds)
+        slow = [(test, seconds) for test, seconds in tests.most_common(SLOWEST_TESTS) if seconds >= SLOW_SECONDS]
+        return [
+            f" {self.name}: {self.seconds / 60:.1f} min; its slowest tests and files ".center(80, "-"),
+            *(f"{seconds:7.1f} s  {name}" for name, seconds in (*slow, *files.most_common(SLOWEST_FILES))),
+        ]
+
     def parts(self) -> tuple[str, list[str], Counter[str]]:
         """Output before the summary, lines of the summary, and the counts in the last line."""
-        text = self.text().rstrip()
+        text = _SLOWEST.sub("", self.text()).rstrip()
         last = list(_LAST.finditer(text))[-1:]  # clients of a Kafka that has stopped may write behind it
         if not last or (self.code or 0) > _SIGNALLED:
             return text, [f"ERROR {self.name}: pytest ended with {self.code} and no summary"], Counter(error=1)
@@ -187,6 +213,7 @@ def report(lanes: Sequence[Lane], seconds: float, cost: str) -> None:
         say("", f" {lane.name} ".center(80, "#"), body)
         summary += lines
         counts += found
+    say("", *(line for lane in lanes for line in lane.slowest()))
     say("", cost)
     if summary:
         say(" short test summary info ".center(80, "="), *_failures_last(summary))

@@ -56,7 +56,12 @@ def test_killed(service):
     Path("service").write_text(str(service.pid))
     os.kill(os.getpid(), 9)
 """
-CODE = "import runpy, sys; run = runpy.run_path(sys.argv[1])['run']; sys.exit(run({lanes!r}, needed_bytes={needed}))"
+CODE = """
+import runpy, sys
+run = runpy.run_path(sys.argv[1])['run']
+run.__globals__.update(SLOW_SECONDS=1.2)
+sys.exit(run({lanes!r}, needed_bytes={needed}))
+"""
 
 
 @pytest.fixture
@@ -90,18 +95,24 @@ def test_failing_tests_and_the_sum_come_last_and_give_the_exit_code(
         monkeypatch.delenv(name, raising=False)
     if ci:
         monkeypatch.setenv("CI", ci)
-    good = "def test_good():\n    print('seen')\n"
+    good = "import time\ndef test_good():\n    time.sleep(1.3)\ndef test_quick():\n    time.sleep(0.6)\n"
     process = start(mixed=MIXED, killed=KILLED, good=good)
     said = process.communicate(timeout=120)[0]
     assert process.returncode == 1
     assert said.index("# good #") < said.index("# mixed #"), "what failed comes last"
+    times = re.split(r"^-+ (\w+): [\d.]+ min; its slowest tests and files -+$", said, flags=re.MULTILINE)
+    assert times[1::2] == ["mixed", "killed", "good"]
+    of_test, of_file = (line.split() for line in times[-1].split("\n\n")[0].split("\n")[1:])
+    assert (of_test[1:], of_file[1:]) == (["s", "test_good.py::test_good"], ["s", "test_good.py"])
+    assert 1.3 <= float(of_test[0]) < float(of_file[0]), "the sum of a file, also of its quick tests"
+    assert "slowest durations" not in said, "pytest's own list of all of them"
     head = max(number for number, line in enumerate(said.splitlines()) if "= short test summary info =" in line)
     skipped, failed, *more, killed, last = said.splitlines()[head + 1 :]
     assert bool(more) == bool(ci), "a reason of several lines stays with its test"
     assert skipped.startswith("SKIPPED [1] test_mixed.py")
     assert failed.startswith("FAILED test_mixed.py::test_one[2] - AssertionError: wanted")
     assert killed == "ERROR killed: pytest ended with 137 and no summary"
-    assert re.fullmatch(r"=+ 1 failed, 2 passed, 1 skipped, 1 error in [\d.]+s \(0:\d\d:\d\d\) =+", last)
+    assert re.fullmatch(r"=+ 1 failed, 3 passed, 1 skipped, 1 error in [\d.]+s \(0:\d\d:\d\d\) =+", last)
     pid = int((tmp_path / "service").read_text())
     assert f"left behind and ended: {pid} " in said, "its test process could not end it"
     wait_until(lambda: not runs(pid), what="its end")
