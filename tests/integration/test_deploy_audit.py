@@ -4,7 +4,6 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -132,8 +131,8 @@ def _delivered(error: object) -> None:
 
 
 @pytest.fixture
-def pipeline(new_kafka: Callable[[], Any], tmp_path: Path) -> Pipeline:
-    kafka = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=2)
+def pipeline(empty_kafka: Any, tmp_path: Path) -> Pipeline:
+    kafka = KafkaSettings(bootstrap_servers=empty_kafka.bootstrap_servers, partitions=2)
     ensure_topics(kafka)
     return Pipeline(kafka, tmp_path / "tables")
 

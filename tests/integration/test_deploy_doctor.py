@@ -24,11 +24,9 @@ Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def pipeline(
-    mqtt_broker: Callable[..., Any], new_kafka: Callable[..., Any], tmp_path: Path
-) -> tuple[Path, KafkaSettings]:
+def pipeline(mqtt_broker: Callable[..., Any], empty_kafka: Any, tmp_path: Path) -> tuple[Path, KafkaSettings]:
     """A settings file for a real broker and a real Kafka without topics."""
-    broker, kafka = mqtt_broker("mosquitto"), new_kafka()
+    broker, kafka = mqtt_broker("mosquitto"), empty_kafka
     file = tmp_path / "prod.toml"
     file.write_text(
         f'[mqtt]\nhost = "{broker.host}"\nport = {broker.port_v5}\nusername = "{broker.username}"\n'

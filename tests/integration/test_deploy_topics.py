@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,9 @@ MIB = 1024**2
 
 
 def test_a_topic_is_brought_to_the_settings_by_the_command_that_a_start_names(
-    new_kafka: Callable[..., Any], tmp_path: Path, capsys: Captured
+    empty_kafka: Any, tmp_path: Path, capsys: Captured
 ) -> None:
-    servers = new_kafka().bootstrap_servers
+    servers = empty_kafka.bootstrap_servers
     ensure_topics(KafkaSettings(bootstrap_servers=servers, partitions=2))
     config = tmp_path / "other.toml"
     config.write_text(

@@ -132,8 +132,8 @@ def test_a_user_who_may_read_no_record_or_no_setting_is_told_so(
         new.close()
 
 
-def test_topics_that_are_not_made_yet_are_missed(new_kafka: Callable[[], Any], wait_until: Wait) -> None:
-    settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=1)
+def test_topics_that_are_not_made_yet_are_missed(empty_kafka: Any, wait_until: Wait) -> None:
+    settings = KafkaSettings(bootstrap_servers=empty_kafka.bootstrap_servers, partitions=1)
     probe = ClusterProbe(settings, lambda: [LAND_GROUP])
     try:
         wait_until(lambda: "And 1 more of this kind." in seen(probe)[0], what="both topics to be missed")

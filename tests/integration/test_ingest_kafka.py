@@ -58,8 +58,8 @@ def values_of(settings: KafkaSettings, topic: str) -> list[bytes | None]:
 
 
 class TestTopics:
-    def test_missing_topics_are_made_and_existing_ones_compared(self, new_kafka: MakeKafka) -> None:
-        settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=2)
+    def test_missing_topics_are_made_and_existing_ones_compared(self, empty_kafka: Any) -> None:
+        settings = KafkaSettings(bootstrap_servers=empty_kafka.bootstrap_servers, partitions=2)
         made: list[str] = []
         assert ensure_topics(settings, on_made=made.append) == []
         assert ensure_topics(settings, on_made=made.append) == []
@@ -257,17 +257,16 @@ def assert_whole(stream: Stream, settings: KafkaSettings) -> None:
 
 class TestFaults:
     def test_a_broker_that_hangs_loses_and_reorders_nothing(
-        self, new_kafka: MakeKafka, unique_name: str, open_stream: Callable[..., Stream]
+        self, kafka_server: Any, unique_name: str, open_stream: Callable[..., Stream]
     ) -> None:
-        server = new_kafka()
         # Shorter than the hang, so that requests do time out inside and are sent again.
         patience = {"socket.timeout.ms": "1000", "request.timeout.ms": "1000"}
-        settings = KafkaSettings(bootstrap_servers=server.bootstrap_servers, extra=patience)
+        settings = KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers, extra=patience)
         make_topic(settings, unique_name)
         stream = open_stream(settings, unique_name)
         stream.send(300)
-        server.hold()
-        resume = threading.Timer(4.0, server.resume_process)
+        kafka_server.hold()
+        resume = threading.Timer(4.0, kafka_server.resume_process)
         resume.start()
         try:
             while not resume.finished.is_set():
@@ -276,7 +275,7 @@ class TestFaults:
         finally:
             resume.join()
         stream.send(300)
-        assert_whole(stream, KafkaSettings(bootstrap_servers=server.bootstrap_servers))
+        assert_whole(stream, KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers))
 
     def test_a_broker_killed_and_started_again_loses_and_reorders_nothing(
         self, new_kafka: MakeKafka, unique_name: str, open_stream: Callable[..., Stream]
@@ -325,9 +324,9 @@ class TestFaults:
         assert sorted(seen) == ["ok"] * 29 + ["record"]
 
     def test_without_the_right_to_read_limits_a_large_record_costs_no_other(
-        self, new_kafka: MakeKafka, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]
+        self, empty_kafka: Any, monkeypatch: pytest.MonkeyPatch, wait_until: Callable[..., Any]
     ) -> None:
-        settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=1, linger_ms=50)
+        settings = KafkaSettings(bootstrap_servers=empty_kafka.bootstrap_servers, partitions=1, linger_ms=50)
         ensure_topics(settings)
         set_topic_limit(settings, READINGS, 4000)
         wait_until(
@@ -373,8 +372,8 @@ class TestFaults:
         assert [error.kind for error in seen if error] == ["retriable"]
         assert describe_topics(settings, [unique_name]) == {}
 
-    def test_a_writer_opened_on_kafka_knows_its_limits(self, new_kafka: MakeKafka) -> None:
-        settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=2)
+    def test_a_writer_opened_on_kafka_knows_its_limits(self, empty_kafka: Any) -> None:
+        settings = KafkaSettings(bootstrap_servers=empty_kafka.bootstrap_servers, partitions=2)
         ensure_topics(settings)
         seen: list[DeliveryError | None] = []
         writer = open_writer(settings)

@@ -201,8 +201,8 @@ def test_a_user_without_the_right_to_see_acls_is_one_sentence(bed: Bed, capsys: 
     assert "The Kafka user guest may not see ACLs: grant it DESCRIBE on the cluster" in capsys.readouterr().err
 
 
-def test_a_cluster_without_authorizer_is_one_sentence(new_kafka: Callable[[], Any], capsys: Captured) -> None:
-    command = ["topics", "acl", "--principal", GUEST, "--role", "gateway", "-b", new_kafka().bootstrap_servers]
+def test_a_cluster_without_authorizer_is_one_sentence(kafka_server: Any, capsys: Captured) -> None:
+    command = ["topics", "acl", "--principal", GUEST, "--role", "gateway", "-b", kafka_server.bootstrap_servers]
     assert run(command) == 69
     said = capsys.readouterr().err
     assert "has no authorizer, so every user may do everything" in said

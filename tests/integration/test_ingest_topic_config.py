@@ -1,6 +1,5 @@
 """Topics of a real Kafka: told partition by partition, changed while in use, and never below what a reader has still to read."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -145,10 +144,8 @@ def test_less_is_kept_only_of_what_its_readers_have_read(
     assert change_topic(settings, topic, less, readers=readers)
 
 
-def test_a_landing_that_never_read_has_all_of_it_to_read(
-    new_kafka: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = KafkaSettings(bootstrap_servers=new_kafka().bootstrap_servers, partitions=2)
+def test_a_landing_that_never_read_has_all_of_it_to_read(empty_kafka: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = KafkaSettings(bootstrap_servers=empty_kafka.bootstrap_servers, partitions=2)
     ensure_topics(settings)
     fill(settings, READINGS, 50)
     monkeypatch.setattr("ingest.topics.retention.CLOSE_MS", -60_000)

@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.local import artifacts, broker
@@ -14,11 +15,14 @@ from deploy.local.java import find_java
 from deploy.local.kafka import EmbeddedKafka, KafkaProfile
 from deploy.local.ports import choose_port
 from deploy.testbed.server_process import SingleServer
+from ingest.contract.topics import LAND_GROUP
 from ingest.kafka_settings import KafkaSettings
+from ingest.lag.cluster_probe import is_own_topic
 from ingest.producer import KafkaWriter
 from ingest.read.browse import browse_topic
+from ingest.topics.describe import topic_names
 from ingest.topics.overview import topic_overviews
-from ingest.topics.setup import await_topics
+from ingest.topics.setup import await_topics, delete_topic
 
 
 class KafkaServer(SingleServer):
@@ -45,12 +49,29 @@ def kafka_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServ
     """A real Kafka for the whole session: use topic names of your own; to kill one, ask for `new_kafka`.
 
     A topic keeps its records where it names no retention: with Kafka's week, records of an old time are gone after the
-    next check, 30 s apart, in the middle of a test.
+    next check, in the middle of a test. Checks are frequent, for the test that waits for one.
     """
-    keep = KafkaProfile(properties={"log.retention.ms": -1})
+    keep = KafkaProfile(properties={"log.retention.ms": -1, "log.retention.check.interval.ms": 2000})
     server = _kafka(tmp_path_factory.mktemp("kafka"), profile=keep)
     yield server
     server.stop()
+
+
+@pytest.fixture
+def empty_kafka(kafka_server: KafkaServer) -> Iterator[KafkaServer]:
+    """The session's Kafka without Tidegate's topics, before this test and after it; as good as a new one, and there at once."""
+    _remove_own_topics(kafka_server)
+    yield kafka_server
+    _remove_own_topics(kafka_server)
+
+
+def _remove_own_topics(server: KafkaServer) -> None:
+    settings = KafkaSettings(bootstrap_servers=server.bootstrap_servers)
+    for name in filter(is_own_topic, topic_names(settings)):
+        delete_topic(settings, name)
+    (gone,) = AdminClient({"bootstrap.servers": server.bootstrap_servers}).delete_consumer_groups([LAND_GROUP]).values()
+    with suppress(KafkaException):  # it may not exist
+        gone.result(60)
 
 
 @pytest.fixture(scope="session")
