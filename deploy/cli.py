@@ -8,6 +8,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from typing import Final
 
 import typer
 from typer.exceptions import TyperException
@@ -52,9 +53,14 @@ from deploy.commands import (
     trace,
     up,
 )
+from deploy.process_signals import keep_files_private
 from ingest.contract.errors import RetryableError, TidegateError, UnavailableError
 
 __all__ = ["app", "main"]
+
+FOR_OTHERS: Final = frozenset({"bench", "certs", "export", "init"})
+"""First words of commands that write files for other users and programs, with the modes that the user's umask gives. Keys and
+passwords among them are private by a mode of their own."""
 
 app = typer.Typer(
     name="tidegate",
@@ -105,6 +111,13 @@ cluster.register(app)
 certs.register(app)
 demo.register(app)
 soak.register(app)
+
+
+@app.callback()
+def _begin(context: typer.Context) -> None:
+    """Keep other users out of the files that a command and its children make."""
+    if context.invoked_subcommand not in FOR_OTHERS:
+        keep_files_private()
 
 
 def main() -> None:

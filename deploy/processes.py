@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
-from deploy.process_signals import configure_logging, keep_files_private, stop_on_signals
+from deploy.process_signals import configure_logging, stop_on_signals
 from deploy.settings import Settings
 from deploy.settings_reload import SettingsFile
 from ingest.contract.errors import UnavailableError
@@ -81,7 +81,6 @@ def version() -> str:
 
 def run_gateway(source: SettingsFile) -> None:
     """Run hop 1 until a signal asks to stop; changed routes of the settings file apply within seconds."""
-    keep_files_private()
     configure_logging()
     settings, stop = source.settings, stop_on_signals()
     with follow_inputs(settings, stop):
@@ -153,7 +152,6 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
     from streaming.service import run
     from streaming.start_landing import LAND
 
-    keep_files_private()
     configure_logging()
     stop = stop_on_signals()
     registry = CollectorRegistry()
@@ -184,7 +182,6 @@ def run_canary_process(settings: Settings) -> None:
     from gateway.devtools.publisher import Publisher
     from lakehouse.table_follower import TableFollower
 
-    keep_files_private()
     configure_logging()
     stop = stop_on_signals()
     registry = CollectorRegistry()

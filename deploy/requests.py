@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.process_signals import keep_files_private
 from deploy.settings import Settings
 from ingest.contract.errors import FatalError, TidegateError, UnavailableError
 from lakehouse.lock import is_held
@@ -44,7 +43,6 @@ def run_request(
         UnavailableError: the writer did not answer in time; the request stays with it.
         ConfigError: the installed versions do not fit.
     """
-    keep_files_private()  # the request stands next to the tables
     folder = _local_root(settings)
     if not is_held(folder):
         return _run_here(settings, tell, lambda handle_request: handle_request(request))

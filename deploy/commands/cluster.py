@@ -57,11 +57,9 @@ def up(
 
     The folder keeps the cluster's records. After `cluster down`, the same command starts the cluster with them again.
     """
-    from deploy.process_signals import keep_files_private
     from deploy.testbed.cluster import KafkaCluster
     from deploy.testbed.cluster_layout import hold_folder
 
-    keep_files_private()
     mode: Any = "zookeeper" if zookeeper else "kraft"
     security: Any = "sasl_ssl" if secure else "plaintext"
     with hold_folder(data):
@@ -98,9 +96,6 @@ def kill(server: Server, data: Folder = DEFAULT) -> None:
 @app.command()
 def restart(server: Server, data: Folder = DEFAULT) -> None:
     """Restart one server with its data, or start it if it is stopped."""
-    from deploy.process_signals import keep_files_private
-
-    keep_files_private()
     with _held(data) as cluster:
         cluster.restart(server)
         found = cluster.server(server)

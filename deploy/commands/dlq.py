@@ -128,7 +128,7 @@ def redrive(
     """
     from deploy.dlq.redrive import run_redrive
     from deploy.local.locate_settings import locate_settings
-    from deploy.process_signals import keep_files_private, stop_on_signals
+    from deploy.process_signals import stop_on_signals
     from deploy.settings import load_settings
 
     dry_run = dry_run or attempt is not None
@@ -136,7 +136,6 @@ def redrive(
     if attempt is not None:
         tried = load_settings(attempt)
         settings = tried.model_copy(update={"kafka": settings.kafka, "lake": settings.lake})
-    keep_files_private()  # the journal stands next to the tables
     report = run_redrive(
         settings, where=where, limit=limit, again=again, rate=rate, dry_run=dry_run, stop=stop_on_signals()
     )

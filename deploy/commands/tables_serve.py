@@ -50,7 +50,7 @@ def serve(
     SIGTERM or Ctrl-C stops it.
     """
     from deploy.local.locate_settings import locate_settings
-    from deploy.process_signals import configure_logging, keep_files_private, stop_on_signals
+    from deploy.process_signals import configure_logging, stop_on_signals
     from lakehouse.query_server import ServerOptions
     from monitoring.addresses import is_loopback
 
@@ -59,7 +59,6 @@ def serve(
         msg = f"{host} is open to other machines, so clients need a token. Write one into a file, and name it by --token-file."
         raise typer.BadParameter(msg)
     settings = locate_settings(config, data, needs_run=False)
-    keep_files_private()
     configure_logging()
     options = ServerOptions(host, port, thrift_port if token is None else None, token, not unconfined)
     stop = stop_on_signals()

@@ -24,7 +24,7 @@ from deploy.monitor.page_answers import make_page_api
 from deploy.monitor.probes import NEEDED, is_flowing, make_probes
 from deploy.monitor.prometheus_alerts import Burning, burning, is_ready
 from deploy.monitor.silent_devices import HealthyFlowSpans
-from deploy.process_signals import configure_logging, keep_files_private, stop_on_signals
+from deploy.process_signals import configure_logging, stop_on_signals
 from deploy.processes import explain_bind_failure, version
 from deploy.settings import Settings
 from deploy.settings_reload import SettingsFile
@@ -145,7 +145,6 @@ def run_monitor(settings: Settings, config: Path) -> None:
     """
     if fault := exposure_fault(settings.monitoring):
         raise ConfigError(fault)
-    keep_files_private()
     configure_logging()
     stop = stop_on_signals()
     with Monitor(settings, config, stop) as monitor:
