@@ -128,8 +128,9 @@ def test_prometheus_scrapes_every_part_and_no_rule_fails(pipeline: Any, wait_unt
     assert snapshot(pipeline)["prometheus"]["up"] is True
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.chaos)])
 def test_a_killed_kafka_turns_the_page_red_within_seconds_and_it_heals(
-    pipeline: Any, wait_until: Callable[..., Any]
+    pipeline: Any, wait_until: Callable[..., Any], kills: int
 ) -> None:
     def kafka() -> tuple[str, float]:
         shown = snapshot(pipeline)
@@ -149,6 +150,6 @@ def test_a_killed_kafka_turns_the_page_red_within_seconds_and_it_heals(
         wait_until(lambda: kafka()[0] in ("ok", "warn"), seconds=180, what="Kafka being shown as back")
         return red_at - killed_at
 
-    took = [seconds_to_red() for _ in range(3)]
+    took = [seconds_to_red() for _ in range(kills)]
     assert max(took) < RED_SECONDS, took
     wait_until(pipeline.ready, seconds=300, what="the run being ready again")

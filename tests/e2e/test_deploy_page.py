@@ -55,8 +55,9 @@ def test_figures_on_the_page_are_those_of_the_metrics(pipeline: Any, tab: Any, w
     assert tab.complaints == []
 
 
+@pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.chaos)])
 def test_a_killed_kafka_is_red_in_the_browser_within_seconds_and_heals(
-    pipeline: Any, tab: Any, wait_until: Callable[..., Any]
+    pipeline: Any, tab: Any, wait_until: Callable[..., Any], kills: int
 ) -> None:
     def seconds_to_red() -> float:
         wait_until(pipeline.ready, seconds=300, what="the run being ready")
@@ -69,7 +70,7 @@ def test_a_killed_kafka_is_red_in_the_browser_within_seconds_and_heals(
         tab.wait_for_selector('[data-hop="kafka"] .badge[data-state="ok"]', timeout=180_000)
         return took
 
-    took = [seconds_to_red() for _ in range(3)]
+    took = [seconds_to_red() for _ in range(kills)]
     assert max(took) < RED_SECONDS, took
     wait_until(pipeline.ready, seconds=300, what="the run being ready again")
     assert tab.get_attribute("html", "data-live") == "live"

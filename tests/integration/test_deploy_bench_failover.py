@@ -44,7 +44,9 @@ def test_all_goes_on_without_the_leader_of_the_quorum(tmp_path: Path, wait_until
         assert not [name for name in left if name.startswith(LOAD.topic)]
 
 
+@pytest.mark.chaos
 def test_records_go_on_without_the_zookeeper_that_leads(tmp_path: Path) -> None:
+    """Six servers start for it; that one ZooKeeper and one broker of its mode work is in test_deploy_testbed.py."""
     try:
         artifacts.fetch_jars("zookeeper", lambda text: None)
     except UnavailableError as error:

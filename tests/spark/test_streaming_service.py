@@ -113,7 +113,7 @@ def kill(process: "subprocess.Popen[bytes]", *, only_jvm: bool, wait_until: Any)
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param(3, marks=pytest.mark.timeout(1500)),
+        pytest.param(2, marks=pytest.mark.timeout(1500)),
         pytest.param(50, marks=[pytest.mark.chaos, pytest.mark.timeout(7200)]),
     ],
 )
@@ -148,7 +148,8 @@ def test_kill_9_at_random_moments_loses_and_doubles_nothing_and_one_writer_is_en
             time.sleep(rng.uniform(0.0, 1.0))
         else:
             time.sleep(rng.uniform(0.0, 12.0))
-        kill(running, only_jvm=number % 4 in (1, 2), wait_until=wait_until)
+        # The first one is the driver's JVM amid its landing: the whole process is killed so in tests/e2e, too.
+        kill(running, only_jvm=number % 4 in (0, 3), wait_until=wait_until)
         running = start()
     total = feed.finish()
     wait_until(lambda: stored() >= 2 * total, seconds=300, what="all rows")
