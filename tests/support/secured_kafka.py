@@ -1,5 +1,6 @@
 """One Kafka for all tests of logins and rights: TLS, passwords, tokens, an authorizer, and a guest who may do nothing."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -51,6 +52,8 @@ class SecuredKafka:
         )
         for future in admin.delete_acls([every]).values():
             future.result(60)
+        while admin.describe_acls(every).result(60):  # brokers learn of it after the controller has answered
+            time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")
