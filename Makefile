@@ -57,7 +57,8 @@ bench: setup ## run the short form of all benchmark scenarios and write bench-re
 	@./tidegate bench run --all --short --report bench-report $(ARGS)
 
 chaos: setup ## break each part for minutes under load and account for every message, then fuzz (ARGS="--fault F17")
-	@$(VENV) -m tests.support.apt mosquitto
+	@$(VENV) -m deploy.local.environment --readers
+	@$(VENV) -m tests.support.apt
 	@./tidegate chaos run --long $(ARGS)
 	@$(VENV) -m pytest -m chaos || test $$? -eq 5 # 5: no test matches
 	@$(VENV) -m tests.fuzz.run --provide

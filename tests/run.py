@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
-LANES = {"tables": ("spark", "e2e"), "rest": ("guards", "unit", "contract", "integration")}
+LANES = {"tables": ("guards", "spark", "e2e"), "rest": ("unit", "contract", "integration")}
 """Folders of each process, in the order that conftest.py gives them; both take about as long."""
 BOTH_NEED_BYTES = 9_000_000_000
 """Below so much free memory the processes run one after the other: a whole `up` and Spark tests are large."""
