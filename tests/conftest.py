@@ -132,16 +132,21 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture(scope="session")
 def wait_until() -> Callable[..., Any]:
-    """`wait_until(condition, seconds=60, what="…")` returns the first truthy answer or fails naming what it awaited."""
+    """`wait_until(condition, seconds=60, what="…")` returns the first truthy answer or fails naming what it awaited.
+
+    It looks often at first, later ten times a second, and no more than half of the time: what is awaited needs the cores.
+    """
 
     def wait(condition: Callable[[], Any], *, seconds: float = 60.0, what: str = "the condition") -> Any:
-        deadline = time.monotonic() + seconds
+        deadline, pause = time.monotonic() + seconds, 0.02
         while True:
+            began = time.monotonic()
             answer = condition()
             if answer:
                 return answer
-            if time.monotonic() > deadline:
+            if (now := time.monotonic()) > deadline:
                 pytest.fail(f"{what} did not come true within {seconds:g} s (last answer: {answer!r})")
-            time.sleep(0.02)
+            time.sleep(max(pause, min(now - began, 1.0)))
+            pause = min(1.25 * pause, 0.1)
 
     return wait
