@@ -134,7 +134,7 @@ def registry() -> CollectorRegistry:
 def wait_until() -> Callable[..., Any]:
     """`wait_until(condition, seconds=60, what="…")` returns the first truthy answer or fails naming what it awaited.
 
-    It looks often at first, later ten times a second, and no more than half of the time: what is awaited needs the cores.
+    It looks often at first, later ten times a second, and rests after a look that takes long: what is awaited needs the cores.
     """
 
     def wait(condition: Callable[[], Any], *, seconds: float = 60.0, what: str = "the condition") -> Any:
@@ -146,7 +146,7 @@ def wait_until() -> Callable[..., Any]:
                 return answer
             if (now := time.monotonic()) > deadline:
                 pytest.fail(f"{what} did not come true within {seconds:g} s (last answer: {answer!r})")
-            time.sleep(max(pause, min(now - began, 1.0)))
+            time.sleep(max(pause, min((now - began) / 2, 0.5)))
             pause = min(1.25 * pause, 0.1)
 
     return wait
