@@ -12,7 +12,8 @@ from ingest.topics.admin import admin_client, partition_counts
 TOPIC = "tidegate-bench-group"
 
 
-def test_a_group_reads_on_when_a_member_joins_or_dies(kafka_server: Any) -> None:
+def test_a_group_reads_on_when_a_member_joins_or_dies(kafka_server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("deploy.bench.kafka_load.group_run._STEADY_SECONDS", 0.5)
     kafka = KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers)
     joined = run_group(
         GroupRun(topic=f"{TOPIC}-join", members=2, event="join", protocol="consumer", partitions=2), kafka

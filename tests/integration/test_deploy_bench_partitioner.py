@@ -54,7 +54,10 @@ def test_a_rewound_reader_reads_the_second_half_again_and_nothing_else(kafka: Ka
     assert 0 < found["rewind_first_ms"] <= found["rewind_all_ms"]
 
 
-def test_members_of_a_range_group_have_their_contiguous_ranges_after_a_change(kafka: KafkaSettings) -> None:
+def test_members_of_a_range_group_have_their_contiguous_ranges_after_a_change(
+    kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deploy.bench.kafka_load.group_run._STEADY_SECONDS", 0.5)
     found = run_group(GroupRun(topic=f"{TOPIC}-range", members=2, event="join", partitions=5), kafka)
     assert (found["off_range_members"], found["most_partitions"], found["lost"]) == (0, 2, 0)
 
