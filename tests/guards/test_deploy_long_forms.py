@@ -12,7 +12,6 @@ SHORT_FORMS = {
     "e2e/test_deploy_monitor.py": "the same test with one kill",
     "e2e/test_deploy_page.py": "the same test with one kill",
     "integration/test_deploy_bench_failover.py": "integration/test_deploy_testbed.py::test_a_kafka_of_zookeeper_mode",
-    "integration/test_deploy_certs.py": "integration/test_deploy_certs.py::test_kafka_accepts_clients",
     "integration/test_deploy_image.py": "unit/deploy/test_docker.py::test_the_image_installs",
     "integration/test_gateway_standby.py": "unit/gateway/test_gateway_lease.py::test_a_holder_without_a_timer",
     "spark/test_streaming_power_cut.py": "the same test with the first subsets",

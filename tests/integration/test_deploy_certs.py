@@ -6,7 +6,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.certificates.folder import drop_old_authorities, init_folder, issue_leaves, rotate_authority, rotate_leaves
@@ -170,23 +169,19 @@ def test_mosquitto_follows_a_new_authority_by_the_steps_of_the_page(
     assert broker.accepts(bundle, own) and not broker.accepts(bundle, old)
 
 
-def admin(cluster: KafkaCluster, bundle: Path, certificate: Path | None, **more: Any) -> AdminClient:
+def admin(cluster: KafkaCluster, bundle: Path, certificate: Path | None) -> AdminClient:
     shown = {"ssl.certificate.location": str(certificate), "ssl.key.location": str(certificate)} if certificate else {}
-    return AdminClient(client_conf(cluster.settings, client_id="t") | {"ssl.ca.location": str(bundle)} | shown | more)
+    return AdminClient(client_conf(cluster.settings, client_id="t") | {"ssl.ca.location": str(bundle)} | shown)
 
 
 def accepted(cluster: KafkaCluster, bundle: Path, certificate: Path | None) -> bool:
-    """Whether a client gets in. A failed handshake is an error at once: the client itself tries again until its time is over."""
-    faults: list[KafkaError] = []
-    client, deadline = admin(cluster, bundle, certificate, error_cb=faults.append), time.monotonic() + 10
-    while time.monotonic() < deadline and not [fault for fault in faults if fault.code() == KafkaError._SSL]:
-        with suppress(KafkaException):
-            return bool(client.list_topics(timeout=0.5).brokers)
-        client.poll(0)
-    return False
+    try:
+        return bool(admin(cluster, bundle, certificate).list_topics(timeout=10).brokers)
+    except KafkaException:
+        return False
 
 
-def test_kafka_accepts_clients_of_its_authority_only_also_when_that_is_replaced(tmp_path: Path) -> None:
+def test_kafka_accepts_clients_of_its_authority_only(tmp_path: Path) -> None:
     # Of the same name: the client does not show a certificate whose issuer the server does not name.
     stranger = create_authority("Tidegate test bed", now=NOW, days=90)
     foreign, other = tmp_path / "foreign.pem", tmp_path / "other.pem"
@@ -205,20 +200,7 @@ def test_kafka_accepts_clients_of_its_authority_only_also_when_that_is_replaced(
         assert not accepted(cluster, folder / "ca.pem", foreign)
         assert not accepted(cluster, other, own)
 
-        before, mine = tmp_path / "before.pem", tmp_path / "mine.pem"
-        before.write_bytes((folder / "ca.pem").read_bytes())
-        mine.write_bytes(own.read_bytes())
-        rotate_authority(folder, days=90, now=NOW)
-        cluster.restart(1)
-        assert accepted(cluster, before, mine), "a client that has the former bundle and certificate only"
-        rotate_leaves(folder, days=30, now=NOW)
-        cluster.restart(1)
-        assert accepted(cluster, folder / "ca.pem", own)
-        assert accepted(cluster, folder / "ca.pem", mine), "until the former authority is dropped"
-        assert not accepted(cluster, before, own), "the server shows its new certificate"
 
-
-@pytest.mark.chaos
 def test_kafka_writes_on_while_its_authority_is_replaced_node_by_node(
     tmp_path: Path, unique_name: str, wait_until: Any
 ) -> None:

@@ -9,12 +9,16 @@ from typing import Any
 import msgspec
 import pytest
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from deploy.cli import run
+from deploy.testbed.cluster import open_cluster
 from gateway.memory.restart_state import SessionRecord
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, OUTCOMES, READINGS
 from ingest.kafka_settings import KafkaSettings
-from ingest.topics.setup import ensure_topics
+from ingest.lag.cluster_probe import ClusterProbe, is_own_topic
+from ingest.topics.overview import topic_overviews
+from ingest.topics.setup import delete_topic, ensure_topics, topic_differences
 
 Captured = pytest.CaptureFixture[str]
 
@@ -93,3 +97,73 @@ def test_topics_that_differ_and_a_clock_are_reported(pipeline: tuple[Path, Kafka
     assert any(f"Topic {DEAD_LETTERS} has retention.ms=86400000" in text for _, text in of(checks, "topics"))
     assert [state for state, _ in of(checks, "retention")] == ["ok", "ok", "ok"]
     assert of(checks, "clock")[0][0] == "ok"
+
+
+def lower_in_sync(kafka: KafkaSettings, topic: str) -> None:
+    """Somebody makes one copy enough."""
+    change = ConfigEntry("min.insync.replicas", "1", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.incremental_alter_configs([resource])[resource].result(60)
+
+
+def test_three_brokers_get_three_copies_and_one_copy_is_found(
+    tmp_path: Path, capsys: Captured, wait_until: Any
+) -> None:
+    """K17: on three brokers the defaults made topics with one copy, and nothing said so."""
+    with open_cluster(tmp_path / "bed", brokers=3) as cluster:
+        kafka = cluster.settings.model_copy(update={"replication": None, "min_in_sync": None})
+        ensure_topics(kafka)
+
+        def copies() -> set[tuple[int, int]]:
+            """Copies, and those that must be in sync; each broker learns of a new topic at its own time."""
+            found = topic_overviews(kafka, is_own_topic, with_times=False)
+            return {
+                (len(part.replicas), one.settings.min_in_sync if one.settings else 0)
+                for one in found
+                for part in one.partitions
+            }
+
+        wait_until(lambda: copies() == {(3, 2)}, what="three copies, of which two must be in sync")
+        known = {READINGS, DEAD_LETTERS, OUTCOMES, GATEWAY_STATE}
+        wait_until(lambda: topic_differences(kafka) == {name: [] for name in known}, what="topics as the settings say")
+
+        delete_topic(kafka, DEAD_LETTERS)
+        ensure_topics(kafka.model_copy(update={"replication": 1}))
+        lower_in_sync(kafka, READINGS)
+        wait_until(
+            lambda: len(topic_differences(kafka).get(DEAD_LETTERS, [])) == 1 and topic_differences(kafka)[READINGS],
+            what="both differences",
+        )
+        found = topic_differences(kafka)
+        assert [words in found[DEAD_LETTERS][-1] for words in ("has 1 copy", "kafka-reassign-partitions")] == [
+            True,
+            True,
+        ]
+        assert "has min.insync.replicas=1, the settings say 2" in " ".join(found[READINGS])
+        probe = ClusterProbe(kafka, list)
+        try:
+            wait_until(
+                lambda: (
+                    dict(probe.look()["tidegate_kafka_missing_copies"])
+                    == {
+                        (READINGS,): 1.0,
+                        (DEAD_LETTERS,): 2.0,
+                        (OUTCOMES,): 0.0,
+                        (GATEWAY_STATE,): 0.0,
+                    }
+                ),
+                what="the monitor to see both",
+            )
+        finally:
+            probe.close()
+
+        file = tmp_path / "prod.toml"
+        file.write_text(f'[mqtt]\nport = 1\n[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\n')
+        assert run(["topics", "set", READINGS, "--as-settings", "--config", str(file)]) == 0
+        capsys.readouterr()
+        wait_until(lambda: topic_differences(kafka)[READINGS] == [], what="the topic to be as the settings say")
+        _, checks = examined(file, capsys)
+        assert ("warn", f"on 3 brokers one copy is enough for an acknowledgement of {DEAD_LETTERS}") in of(
+            checks, "copies"
+        )

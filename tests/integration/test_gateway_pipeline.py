@@ -53,9 +53,8 @@ run(
 class Rig:
     """One gateway's settings, its process, a publisher, and readers of what reached Kafka from this gateway alone."""
 
-    def __init__(self, broker: Any, kafka: Any, fleet: str, folder: Path, protocol: str, **gateway: Any) -> None:
-        self.fleet, self.name, self.folder = fleet, f"{fleet}-{folder.name}", folder
-        name = self.name
+    def __init__(self, broker: Any, kafka: Any, name: str, folder: Path, protocol: str, **gateway: Any) -> None:
+        self.name, self.folder = name, folder
         self.kafka = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers, partitions=2)
         ensure_topics(self.kafka)
         self._begin = {topic: end_offsets(self.kafka, topic) for topic in (READINGS, DEAD_LETTERS, OUTCOMES)}
@@ -116,7 +115,7 @@ class Rig:
     def publish_native(self, device: str, seqs: range) -> None:
         for seq in seqs:
             payload = json.dumps({"boot": 1, "seq": seq, "values": {"temp": seq / 10}}).encode()
-            self.publish(f"tidegate/v1/{self.fleet}-{device}/readings", payload)
+            self.publish(f"tidegate/v1/{self.name}-{device}/readings", payload)
 
     def _values(self, topic: str) -> list[bytes]:
         start = self._begin[topic] or begin_offsets(self.kafka, topic)
@@ -144,7 +143,7 @@ class Rig:
         found: dict[str, set[int]] = defaultdict(set)
         for record in self.readings():
             assert record.seq is not None
-            found[record.device.removeprefix(f"{self.fleet}-")].add(record.seq)
+            found[record.device.removeprefix(f"{self.name}-")].add(record.seq)
         return found
 
     def assert_in_order(self) -> None:
@@ -165,9 +164,7 @@ def make_rig(tmp_path: Path, unique_name: str) -> Iterator[MakeRig]:
     made: list[Rig] = []
 
     def make(broker: Any, kafka: Any, protocol: str, **gateway: Any) -> Rig:
-        folder = tmp_path / f"gateway-{len(made)}"
-        folder.mkdir()
-        made.append(Rig(broker, kafka, unique_name, folder, protocol, **gateway))
+        made.append(Rig(broker, kafka, unique_name, tmp_path, protocol, **gateway))
         return made[-1]
 
     yield make
@@ -204,67 +201,56 @@ def test_every_message_has_one_outcome(
     assert sum(count.gap + count.reordered for outcome in rig.outcomes() for count in outcome.counts) == 0
 
 
-def start_both(make_rig: MakeRig, broker: Any, kafka: Any, wait_until: Any, **gateway: Any) -> list[Rig]:
-    """A gateway per version of MQTT on one broker, each with a session of its own: both get all that either publishes."""
-    rigs = [make_rig(broker, kafka, protocol, conflicts="warn", **gateway) for protocol in ("5", "3.1.1")]
-    for rig in rigs:
-        rig.start()
-    for rig in rigs:
-        until_subscribed(rig, wait_until)
-    return rigs
-
-
 @pytest.mark.durable_broker
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_kill_9_between_any_two_steps_loses_nothing(
-    mqtt_broker: Any, kafka_server: Any, make_rig: MakeRig, wait_until: Any
+    mqtt_broker: Any, kafka_server: Any, make_rig: MakeRig, wait_until: Any, protocol: str
 ) -> None:
-    rigs = start_both(make_rig, mqtt_broker("mosquitto"), kafka_server, wait_until)
+    rig = make_rig(mqtt_broker("mosquitto"), kafka_server, protocol)
+    rig.start()
+    until_subscribed(rig, wait_until)
     for round_number in range(3):
         first = round_number * 2000
         for device in ("a", "b"):
-            rigs[0].publish_native(device, range(first, first + 2000))
-        for rig in rigs:
-            wait_until(
-                lambda one=rig, least=first: len(one.stored().get("a", ())) > least, seconds=60, what="some stored"
-            )
-            rig.kill()
-            rig.start()
+            rig.publish_native(device, range(first, first + 2000))
+        wait_until(lambda first=first: len(rig.stored().get("a", ())) > first, seconds=60, what="some stored")
+        rig.kill()
+        rig.start()
     everything = {device: set(range(6000)) for device in "ab"}
-    for rig in rigs:
-        wait_until(lambda one=rig: one.stored() == everything, seconds=90, what="all stored")
-        rig.assert_in_order()
-        for record in rig.readings():
-            assert record.message_id == f"bs:1:{record.seq}", "a second copy is recognisable"
-        assert len({record.epoch for record in rig.readings()}) > 1, "no kill came amid the messages: publish more"
-        wait_until(lambda one=rig: one.log().count("gateway running") == 4, what="the last one is up")
-        assert rig.terminate() == 0
+    wait_until(lambda: rig.stored() == everything, seconds=90, what="all stored")
+    rig.assert_in_order()
+    for record in rig.readings():
+        assert record.message_id == f"bs:1:{record.seq}", "a second copy is recognisable"
+    assert len({record.epoch for record in rig.readings()}) > 1, "no kill came amid the messages: publish more"
+    wait_until(lambda: rig.log().count("gateway running") == 4, what="the last one is up")
+    assert rig.terminate() == 0
 
 
 @pytest.mark.durable_broker
+@pytest.mark.parametrize("protocol", ["5", "3.1.1"])
 def test_a_kafka_that_hangs_costs_time_only(
-    mqtt_broker: Any, kafka_server: Any, make_rig: MakeRig, wait_until: Any
+    mqtt_broker: Any, new_kafka: Any, make_rig: MakeRig, wait_until: Any, protocol: str
 ) -> None:
-    """With both versions of MQTT at once: the hang is long."""
-    rigs = start_both(make_rig, mqtt_broker("mosquitto", window=50), kafka_server, wait_until, window_messages=50)
-    rigs[0].publish_native("a", range(100))
-    for rig in rigs:
-        wait_until(lambda one=rig: one.counted() == 100, seconds=60, what="a hundred counted")
-    kafka_server.hold()
+    kafka = new_kafka()
+    rig = make_rig(mqtt_broker("mosquitto", window=50), kafka, protocol, window_messages=50)
+    rig.start()
+    until_subscribed(rig, wait_until)
+    rig.publish_native("a", range(100))
+    wait_until(lambda: rig.counted() == 100, seconds=60)
+    kafka.hold()
     try:
-        rigs[0].publish_native("a", range(100, 600))
-        for rig in rigs:
-            wait_until(lambda one=rig: "waiting for Kafka to acknowledge" in one.log(), what="the wait being told")
+        rig.publish_native("a", range(100, 600))
         # Longer than the keepalive allows: a gateway that does not answer would be cut off.
-        assert rigs[0].process is not None
+        wait_until(lambda: "waiting for Kafka to acknowledge" in rig.log(), what="the wait being told")
+        assert rig.process is not None
         with pytest.raises(subprocess.TimeoutExpired):
-            rigs[0].process.wait(10)
+            rig.process.wait(10)
     finally:
-        kafka_server.resume_process()
-    for rig in rigs:
-        wait_until(lambda one=rig: one.counted() == 600, seconds=90, what="all counted")
-        assert rig.terminate() == 0
-        assert [record.seq for record in rig.readings()] == list(range(600)), "in order, each once"
-        assert "MQTT session:" not in rig.log(), "the connection was kept throughout"
+        kafka.resume_process()
+    wait_until(lambda: rig.counted() == 600, seconds=90, what="all counted")
+    assert rig.terminate() == 0
+    assert [record.seq for record in rig.readings()] == list(range(600)), "in order, each once"
+    assert "MQTT session:" not in rig.log(), "the connection was kept throughout"
 
 
 @pytest.mark.durable_broker

@@ -280,13 +280,11 @@ class TestOutages:
             kafka_server.resume_process()
         self.see_up(probe, wait_until)
 
-    def test_a_kafka_that_is_killed_and_comes_back_also_on_another_port(
+    def test_a_kafka_that_is_killed_and_comes_back(
         self, new_kafka: MakeKafka, unique_name: str, make_probe: MakeProbe, wait_until: Any
     ) -> None:
         server = new_kafka()
-        other, _ = choose_port(0)
-        both = f"{server.bootstrap_servers},{server.part.host}:{other}"
-        settings = KafkaSettings(bootstrap_servers=both, partitions=PARTITIONS)
+        settings = KafkaSettings(bootstrap_servers=server.bootstrap_servers, partitions=PARTITIONS)
         make_topic(settings, unique_name)
         group = f"group-{unique_name}"
         probe = make_probe(settings, unique_name, group)
@@ -299,6 +297,16 @@ class TestOutages:
         server.restart()
         self.see_up(probe, wait_until)
         wait_until(lambda: total(probe.look(), "kafka_consumergroup_lag") == 30, what="the group's lag again")
+
+    def test_a_kafka_that_comes_back_on_another_port(
+        self, new_kafka: MakeKafka, unique_name: str, make_probe: MakeProbe, wait_until: Any
+    ) -> None:
+        server = new_kafka()
+        other, _ = choose_port(0)
+        both = f"{server.bootstrap_servers},{server.part.host}:{other}"
+        make_topic(KafkaSettings(bootstrap_servers=server.bootstrap_servers), unique_name)
+        probe = make_probe(KafkaSettings(bootstrap_servers=both), unique_name, f"group-{unique_name}")
+        self.see_up(probe, wait_until)
         server.kill()
         self.see_down(probe)
         server.part.port = other

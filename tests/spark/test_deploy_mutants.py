@@ -141,31 +141,9 @@ def sound(new_lander: Any, tmp_path_factory: Any, mutant_minute: int) -> tuple[W
     return world, lander, first
 
 
-SEPARATE = {"rollups", "latest", "devices"}
-"""Tables that no other of them is derived from, and that neither audit nor ledger reads."""
-
-
-def table_of(mutant: Mutant) -> str:
-    return mutant.name.split()[0]
-
-
-def together(mutants: list[Mutant]) -> list[list[Mutant]]:
-    """Faults of different separate tables share a world; all others have one of their own."""
-    groups: list[list[Mutant]] = []
-    for mutant in mutants:
-        others = SEPARATE - {table_of(mutant)} if table_of(mutant) in SEPARATE else set()
-        free = [group for group in groups if {table_of(one) for one in group} <= others]
-        if not free:
-            groups.append([])
-        (free or groups[-1:])[0].append(mutant)
-    return groups
-
-
-@pytest.mark.parametrize(
-    "mutants", together(DERIVATION), ids=lambda mutants: f"{mutants[0].hop}: {', '.join(one.name for one in mutants)}"
-)
+@pytest.mark.parametrize("mutant", DERIVATION, ids=label)
 def test_a_fault_behind_the_tables_is_found(
-    mutants: list[Mutant], sound: tuple[World, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, results: Any
+    mutant: Mutant, sound: tuple[World, Any, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, results: Any
 ) -> None:
     from lakehouse.create import ensure_tables
     from lakehouse.derived_tables import ALL_TABLES
@@ -178,16 +156,14 @@ def test_a_fault_behind_the_tables_is_found(
     ensure_tables(root, ALL_TABLES.values(), log_retention_hours=24)
     derived = Derived(lander, root)
     rollups = RollupDerivation(derived.writer)
-    hop = mutants[0].hop
-    for mutant in mutants:
-        mutant.breaks(monkeypatch)
+    mutant.breaks(monkeypatch)
     for _ in range(2):
-        if hop == "derivation":
+        if mutant.hop == "derivation":
             while rollups.run():
                 pass
             derived.settle()
         copy_tables(lander.root, root, LANDED)
-    if hop == "maintenance":
+    if mutant.hop == "maintenance":
         TableMaintainer(derived.writer).run_all("readings", full=True)
         monkeypatch.undo()
         derived.settle()
@@ -196,10 +172,9 @@ def test_a_fault_behind_the_tables_is_found(
         "ledger": ledger_finds(world, derived),
         "devices": ledger_book_finds(world, derived),
     }
-    faults = recomputation_finds(root, DERIVED) if hop == "derivation" else []
-    for mutant in mutants:
-        own = [fault for fault in faults if len(mutants) == 1 or fault.startswith(table_of(mutant))]
-        judge(mutant, found | ({"recomputation": own} if hop == "derivation" else {}), results)
+    if mutant.hop == "derivation":
+        found["recomputation"] = recomputation_finds(root, DERIVED)
+    judge(mutant, found, results)
 
 
 @pytest.fixture(scope="module")
