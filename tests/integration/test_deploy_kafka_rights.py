@@ -3,7 +3,7 @@
 import io
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from deploy.cli import run
 from deploy.settings_file import to_toml, write_private
-from deploy.testbed.cluster import KafkaCluster
+from deploy.testbed.cluster import KafkaCluster, open_cluster
 from ingest.contract.errors import MissingRightError
 from ingest.contract.topics import stream_topic
 from ingest.kafka_settings import KafkaSettings
@@ -29,7 +29,6 @@ from ingest.topics.rights import check_stream_rights
 from ingest.topics.setup import create_topic
 from streaming.sql.applied_streams import AppliedStream
 from streaming.sql.definition_changes import CheckpointShape
-from tests.support.secured_kafka import SecuredKafka
 
 Captured = pytest.CaptureFixture[str]
 TOPIC, GROUP = "rights", "rights-group"
@@ -39,9 +38,10 @@ class _File(BaseModel):
     kafka: KafkaSettings
 
 
-@pytest.fixture
-def secured(secured_kafka: SecuredKafka) -> KafkaCluster:
-    return secured_kafka.cluster
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    with open_cluster(tmp_path_factory.mktemp("bed"), brokers=1, security="sasl_ssl") as cluster:
+        yield cluster
 
 
 def grant(cluster: KafkaCluster, kind: ResourceType, name: str, right: AclOperation) -> None:

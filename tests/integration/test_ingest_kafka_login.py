@@ -24,9 +24,10 @@ from ingest.topics.rights import missing_by_role
 from ingest.topics.roles import Role
 from ingest.topics.setup import create_topic
 from tests.support.authority import Authority
-from tests.support.secured_kafka import SecuredKafka
+from tests.support.token_server import SECRET, TokenServer, open_token_server
 
 Wait = Callable[..., Any]
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
 
 
 def java_topics(cluster: KafkaCluster, settings: KafkaSettings, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -101,21 +102,60 @@ def test_a_certificate_of_another_authority_is_one_sentence(certified: Certified
     assert "\n" not in str(refusal.value)
 
 
-def test_a_token_logs_in_from_both_clients(secured_kafka: SecuredKafka, tmp_path: Path, unique_name: str) -> None:
-    settings = secured_kafka.token_settings()
+class Authorized:
+    """A cluster that takes tokens, and the server that gives them."""
+
+    def __init__(self, cluster: KafkaCluster, server: TokenServer, authority: Authority) -> None:
+        self.cluster, self.server = cluster, server
+        self._authority = authority
+
+    def settings(self, **changes: Any) -> KafkaSettings:
+        oauth = {
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_username": "admin",
+            "sasl_password": SecretStr(SECRET),
+            "oauth_token_url": self.server.url,
+            "oauth_scope": "kafka",
+            "oauth_ca_file": str(self._authority.file),
+        }
+        return KafkaSettings.model_validate(self.cluster.settings.model_dump() | oauth | changes)
+
+
+@pytest.fixture(scope="module")
+def authorized(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authorized]:
+    folder = tmp_path_factory.mktemp("authorized")
+    authority = Authority(folder)
+    with open_token_server(folder, authority) as server:
+        listener = "listener.name.client.oauthbearer"
+        properties = {
+            "sasl.enabled.mechanisms": "SCRAM-SHA-512,OAUTHBEARER",
+            f"{listener}.sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required;",
+            f"{listener}.sasl.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
+            "sasl.oauthbearer.jwks.endpoint.url": server.jwks.as_uri(),
+            "sasl.oauthbearer.expected.audience": "kafka",
+        }
+        allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed"
+        options = (f"{allowed}.urls={server.jwks.as_uri()}", f"{allowed}.files={server.jwks}")
+        bed = folder / "bed"
+        with open_cluster(bed, brokers=1, security="sasl_ssl", properties=properties, java_options=options) as cluster:
+            yield Authorized(cluster, server, authority)
+
+
+def test_a_token_logs_in_from_both_clients(authorized: Authorized, tmp_path: Path, unique_name: str) -> None:
+    settings = authorized.settings()
     create_topic(settings, unique_name, partitions=1)
     assert unique_name in topic_names(settings)
-    asked = len(secured_kafka.server.asked)
-    seen = java_topics(secured_kafka.cluster, settings, tmp_path)
+    asked = len(authorized.server.asked)
+    seen = java_topics(authorized.cluster, settings, tmp_path)
     assert unique_name in seen.stdout.split(), seen.stderr
-    assert secured_kafka.server.asked[asked:] == ["admin"]
+    assert authorized.server.asked[asked:] == ["admin"]
     # The token's subject is the user: another client sees nothing.
-    assert unique_name not in topic_names(secured_kafka.token_settings(sasl_username="other"))
+    assert unique_name not in topic_names(authorized.settings(sasl_username="other"))
 
 
-def test_a_wrong_secret_is_one_sentence(secured_kafka: SecuredKafka) -> None:
+def test_a_wrong_secret_is_one_sentence(authorized: Authorized) -> None:
     with pytest.raises(RetryableError) as refusal:
-        topic_names(secured_kafka.token_settings(sasl_password=SecretStr("canary-secret")))
+        topic_names(authorized.settings(sasl_password=SecretStr("canary-secret")))
     assert "\n" not in str(refusal.value)
     assert "canary-secret" not in str(refusal.value)
-    assert "wrong admin" in secured_kafka.server.asked
+    assert "wrong admin" in authorized.server.asked

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from deploy.cli import run
 from deploy.settings_file import to_toml, write_private
-from deploy.testbed.cluster import KafkaCluster
+from deploy.testbed.cluster import KafkaCluster, open_cluster
 from ingest.contract.errors import MissingRightError
 from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, OUTCOMES, READINGS, stream_topic
 from ingest.gateway_state import read_state
@@ -26,10 +26,10 @@ from ingest.security import client_conf
 from ingest.topics.acl import apply_acls
 from ingest.topics.roles import OWN_TOPICS, Acl
 from ingest.topics.setup import create_topic, delete_topic, ensure_topics
-from tests.support.secured_kafka import GUEST, SecuredKafka
 
 Captured = pytest.CaptureFixture[str]
 Wait = Callable[..., Any]
+GUEST = "User:guest"
 
 
 class _File(BaseModel):
@@ -80,13 +80,22 @@ class Bed:
         return [one.value for batch in read_range(settings, topic, {0: 0}, {0: count}) for one in batch]
 
 
-@pytest.fixture
-def bed(secured_kafka: SecuredKafka, tmp_path: Path) -> Iterator[Bed]:
-    """After a test no topic of Tidegate is left."""
-    made = Bed(secured_kafka.cluster, tmp_path)
-    yield made
+@pytest.fixture(scope="module")
+def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    folder = tmp_path_factory.mktemp("roles")
+    with open_cluster(folder / "bed", brokers=1, security="sasl_ssl") as cluster:
+        yield Bed(cluster, folder)
+
+
+@pytest.fixture(autouse=True)
+def _no_rights_left(bed: Bed, capsys: Captured) -> Iterator[None]:
+    """After a test the guest may do nothing, and no topic is left."""
+    yield
+    bed.acl(capsys, "gateway", "--apply", "--prune")
+    left = bed.acl(capsys, "gateway")["granted"]
+    apply_acls(bed.admin, GUEST, add=(), remove=[Acl(**one) for one in left])
     for topic in OWN_TOPICS:
-        delete_topic(made.admin, topic)
+        delete_topic(bed.admin, topic)
 
 
 def checks(bed: Bed, capsys: Captured) -> dict[str, dict[str, str]]:
