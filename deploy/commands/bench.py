@@ -1,6 +1,6 @@
 """`tidegate bench e2e | gateway | land | layout | day | decoders | audit`: time to a queryable row, cost of a message or row.
 
-bench_run has the commands for scenario files (`ls`, `run`, `report`, `compare`, `gate`).
+bench_run has the commands for scenario files (`ls`, `run`, `report`, `compare`, `gate`), and bench_size has `size`.
 """
 
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deploy.commands import bench_run
+from deploy.commands import bench_run, bench_size
 from deploy.commands.options import Data, Json, OptionalConfig, show_json
 from deploy.process_signals import terminated_as_interrupted
 
@@ -16,6 +16,7 @@ __all__ = ["register"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Benchmarks; results name the hardware.")
 bench_run.register(app)
+bench_size.register(app)
 
 
 @app.callback()

@@ -4,12 +4,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable
 from typing import Final, NamedTuple
 
-__all__ = ["DAY_SECONDS", "Numbers", "SequenceRestart", "SequenceTracker"]
+__all__ = ["DAY_SECONDS", "MAX_COUNTERS", "Numbers", "SequenceRestart", "SequenceTracker"]
 
 _JUMP: Final = 2**31
 """A jump this far, up or down, is a counter that wrapped or was reset, not a loss."""
 
 DAY_SECONDS: Final = 86_400.0
+MAX_COUNTERS: Final = 100_000
+"""Counters of one gateway; past it the device that was silent for longest is forgotten, and its next gap is not seen."""
 RESTART_RUN: Final = 3
 """This many old numbers in a row mean that the counter began again."""
 RESTART_DEPTH: Final = 1000
@@ -51,7 +53,7 @@ class SequenceTracker:
     So `gap - reordered` is the number of missing ones. Repeats count as neither. The first number seen is the baseline.
     """
 
-    def __init__(self, *, max_counters: int = 100_000, max_boots: int = 4, max_ranges: int = 32) -> None:
+    def __init__(self, *, max_counters: int = MAX_COUNTERS, max_boots: int = 4, max_ranges: int = 32) -> None:
         """Take the bounds, each at least 1: counters of all devices, of those one device's boots, ranges of a counter."""
         # If there is only one device, no other device's counters can make room.
         self._max_counters, self._max_boots = max_counters, min(max_boots, max_counters)
