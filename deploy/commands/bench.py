@@ -1,4 +1,4 @@
-"""`tidegate bench e2e | gateway | land | layout | day | decoders | audit`: time to a queryable row, cost of a message or row.
+"""`tidegate bench e2e | gateway | land | derive | layout | day | decoders | audit`: delay to a row, cost of a message or row.
 
 bench_run has the commands for scenario files (`ls`, `run`, `report`, `compare`, `gate`), and bench_size has `size`.
 """
@@ -127,6 +127,37 @@ def land(
     else:
         typer.echo((render_live if rate else render_catch_up)(result))
     raise typer.Exit(0 if result["lost"] == 0 else 1)
+
+
+@app.command()
+def derive(
+    devices: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--devices", min=180, help="Number of devices, a multiple of 180; repeatable.", show_default=False
+        ),
+    ] = None,
+    passes: Annotated[
+        int, typer.Option("--passes", min=1, help="Passes of each fleet. The result is their medians.")
+    ] = 5,
+    as_json: Json = False,
+) -> None:
+    """Measure a pass over the rollups for fleets of several sizes.
+
+    Each device sends one reading a minute, and the open hour is nearly full. Default: 1800, 9000 and 36000 devices. Makes the
+    tables in a temporary folder; needs no server.
+    """
+    from deploy.bench.derive import COMMITS, measure_derive, render_derive
+
+    sizes = sorted(devices or (1800, 9000, 36_000))
+    if wrong := [size for size in sizes if size % COMMITS]:
+        msg = f"{wrong[0]} devices cannot be spread evenly. Give a multiple of {COMMITS}."
+        raise typer.BadParameter(msg, param_hint="--devices")
+    result = measure_derive(devices=sizes, passes=passes, tell=lambda text: typer.echo(text, err=True))
+    if as_json:
+        show_json(result)
+    else:
+        typer.echo(render_derive(result))
 
 
 @app.command()

@@ -114,14 +114,17 @@ def _kafka(fleet: Fleet, costs: Costs, settings: Settings) -> Iterator[SizeLine]
         "kafka", "partitions", partitions, "",
         f"at least kafka.partitions; {per_partition:,.0f} messages/s is the most measured on one",
     )  # fmt: skip
-    spent = costs.cores("kafka").at(fleet.rate)
+    curve = costs.cores("kafka")
+    spent, idle = curve.at(fleet.rate), curve.at(0.0).value
     dearer = costs.figures["tls_factor_kafka"].value if fleet.tls else 1.0
     for_three = costs.figures["cost_of_three_copies"].value
     for_copies = 1 + (for_three - 1) * (copies - 1) / 2
-    cores = spent.value * costs.factor("kafka", "readings").at(fleet.readings).value * dearer * for_copies
+    load = (spent.value - idle) * costs.factor("kafka", "readings").at(fleet.readings).value * dearer
+    cores = idle * copies + load * for_copies
     yield SizeLine(
         "kafka", "cores", cores, "cores",
-        f"cpu_us_per_message_kafka {spent.basis}, x {for_copies:.3g} for {copies} copies (scenario dsbs){_tls(fleet, dearer)}",
+        f"cpu_us_per_message_kafka {spent.basis}{_tls(fleet, dearer)}; above {idle:.2g} cores of each idle copy "
+        f"x {for_copies:.3g} for {copies} copies (scenario dsbs)",
     )  # fmt: skip
     brokers = max(
         copies, math.ceil(cores / (fleet.machine_cores * BUSY)), math.ceil(partitions * copies / BROKER_REPLICAS)
@@ -170,6 +173,11 @@ def _landing(fleet: Fleet, costs: Costs, settings: Settings) -> Iterator[SizeLin
     yield SizeLine(
         "landing", "rows that a derive pass writes again", again, "rows",
         "open slices of the rollups at their end, latest and devices",
+    )  # fmt: skip
+    each = costs.figures["rewritten_row_cpu_us"]
+    yield SizeLine(
+        "landing", "cores of derive passes in time", again * each.value / 1e6 / settings.stream.derive_seconds, "cores",
+        f"{each.value:g} us a row ({each.source}), in stream.derive_seconds; not in the money",
     )  # fmt: skip
     budget = memory_budget_mb(settings)
     watchers = budget["monitor"] + budget["canary"]

@@ -8,6 +8,7 @@ from deploy.bench.sizing.costs import Costs, read_costs
 from deploy.bench.sizing.fleet import Fleet, Prices, Size
 from deploy.bench.sizing.model import size_fleet
 from deploy.bench.sizing.render import command_line, render_size
+from deploy.bench.suite.report.html_tables import number_text
 from deploy.settings import load_settings
 from lakehouse.atomic_file import write_text
 
@@ -89,7 +90,7 @@ def _limits(sizes: Sequence[Size]) -> str:
             one.name,
             one.kind,
             f"{one.devices:,.0f} devices",
-            *(f"{share:,.1%}".replace("%", " %") for share in shares),
+            *(f"{number_text(100 * share)} %" for share in shares),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)

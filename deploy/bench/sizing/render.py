@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from deploy.bench.sizing.fleet import Ceiling, Fleet, Size, SizeLine, StoredTable
+from deploy.bench.suite.report.html_tables import number_text
 
 __all__ = ["command_line", "render_size", "size_data"]
 
@@ -64,7 +65,7 @@ def _tables(tables: Sequence[StoredTable]) -> Iterator[str]:
     rows = [
         heads,
         *map(_table_row, tables),
-        ("all", "", "", "", "", _number(sum(table.bytes for table in tables) / GB), ""),
+        ("all", "", "", "", "", number_text(sum(table.bytes for table in tables) / GB), ""),
     ]
     widths = [max(len(row[place]) for row in rows) for place in range(len(heads))]
     for row in rows:
@@ -82,18 +83,16 @@ def _tables(tables: Sequence[StoredTable]) -> Iterator[str]:
 def _table_row(table: StoredTable) -> tuple[str, ...]:
     kept = str(table.kept_days) if table.kept_days else "365" if table.rows_per_day else ""
     daily = (table.rows_per_day, table.bytes_per_day / GB, table.files_per_day)
-    shown = (_number(value) if table.rows_per_day else "" for value in daily)
-    return table.name, *shown, kept, _number(table.bytes / GB), _number(table.row_bytes)
+    shown = (number_text(value) if table.rows_per_day else "" for value in daily)
+    return table.name, *shown, kept, number_text(table.bytes / GB), number_text(table.row_bytes)
 
 
 def _ceilings(ceilings: Sequence[Ceiling]) -> Iterator[str]:
     yield "first to break (share of the limit, the limit, devices at which it is reached)"
     for one in ceilings:
         mark = "over" if one.share > 1 else "fits"
-        yield (
-            f"  {mark}  {_number(100 * one.share):>9} %  {one.name}: {_number(one.needed)} of {_number(one.limit)} {one.unit}; "
-            f"reached at {one.devices:,.0f} devices"
-        )
+        amounts = f"{number_text(one.needed)} of {number_text(one.limit)} {one.unit}"
+        yield f"  {mark}  {number_text(100 * one.share):>9} %  {one.name}: {amounts}; reached at {one.devices:,.0f} devices"
         yield f"        {one.kind}: {one.where}"
         if one.share > 1:
             yield f"        {one.effect}."
@@ -113,11 +112,4 @@ def _table(rows: Sequence[tuple[str, str, str]]) -> Iterator[str]:
 
 
 def _amount(value: float, unit: str) -> str:
-    return f"{_number(value):>15} {unit}".rstrip()
-
-
-def _number(value: float) -> str:
-    """Return a number with separators and three digits at least."""
-    if value >= 100 or value == int(value):
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return f"{number_text(value):>15} {unit}".rstrip()
