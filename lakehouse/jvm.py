@@ -166,7 +166,7 @@ def _spawn(
     log4j.write_text(_LOG4J.format(log=_escaped(str(options.log_dir / "spark.log"))), encoding="ascii")
     # In a file of a private folder, not on the command line, which every user of the machine may read.
     settings.write_text("".join(f"{_escaped(k)}={_escaped(v)}\n" for k, v in conf.items()), encoding="ascii")
-    classpath = os.pathsep.join([*map(str, options.jars), str(spark_home / "jars" / "*")])
+    classpath = os.pathsep.join([*map(str, options.jars), str(spark_home / "jars" / "*"), *_hadoop_folders(conf)])
     command = [
         *_NO_INTERRUPT,
         *_confined(options, answer.parent),
@@ -225,6 +225,17 @@ def _confined(options: JvmOptions, folder: Path) -> tuple[str, ...]:
         write=(*options.confinement.write, *dict.fromkeys(map(str, write))),
         environment=(*options.confinement.environment, _CONNECTION_VARIABLE, "TMPDIR"),
     ).prefix()
+
+
+def _hadoop_folders(conf: Mapping[str, str]) -> list[str]:
+    """Return the folders of Hadoop's configuration, in which Spark finds YARN.
+
+    Spark's own scripts put them on the class path. With other masters they stay out: their default file system would take a
+    plain path away from this process, which reads it as a local one.
+    """
+    if conf.get("spark.master") != "yarn":
+        return []
+    return [folder for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if (folder := os.environ.get(name))]
 
 
 def _escaped(text: str) -> str:

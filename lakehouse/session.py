@@ -90,7 +90,7 @@ def spark_conf(
     extra: Mapping[str, str],
     secret: str | None = None,
 ) -> dict[str, str]:
-    """Every Spark setting of the driver; `extra` wins.
+    """Every Spark setting of the driver; `extra` wins, and its `spark.jars` are added.
 
     Where the master is not local, executors are sent the jars. `scratch` is a folder that only this user may read. `secret` is
     the secret of a standalone cluster; all other masters make one per application.
@@ -149,7 +149,9 @@ def spark_conf(
         # Not into the folder that the command happens to be started in, nor under names that others can foresee.
         conf |= {"spark.sql.warehouse.dir": str(scratch / "warehouse"), "spark.local.dir": str(scratch)}
     else:
-        conf["spark.jars"] = ",".join(jars)
+        # Without Delta's and Kafka's jars the executors could do nothing with those of `extra`.
+        more = extra.get("spark.jars")
+        extra = {**extra, "spark.jars": ",".join([*jars, *([more] if more else [])])}
     return {**conf, **_guarded(master, secret), **extra}
 
 

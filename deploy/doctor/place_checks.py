@@ -19,6 +19,7 @@ from lakehouse.paths import is_local, to_path
 __all__ = ["check_places", "check_spark"]
 
 _BUCKETS: Final = ("s3", "s3a", "s3n")
+_YARN_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _SHARED: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -163,10 +164,28 @@ def _open_secret(text: str | None) -> PreflightCheck | None:
 
 
 def check_spark(settings: Settings, *, timeout_seconds: float) -> Iterator[PreflightCheck]:
-    """Yield whether a standalone master answers. A local one starts with the stream; others have tools of their own."""
+    """Yield what a master other than a local one needs: it answers or is named, and executors reach the tables."""
     master = settings.stream.master
-    if not master.startswith("spark://"):
+    if master.startswith("local"):
         return
+    places = {"lake.root": settings.lake.root, "stream.checkpoint": settings.stream.checkpoint}
+    if own := [f"{name} {uri}" for name, uri in places.items() if is_local(uri)]:
+        text = f"executors of {master} on other machines do not reach {' and '.join(own)}"
+        fix = "Name URIs such as s3a://BUCKET/tables, or folders that all machines share under the same path."
+        yield PreflightCheck("spark", "warn", text, fix)
+    if master == "yarn":
+        yield from _yarn()
+    elif master.startswith("spark://"):
+        yield _standalone(master, timeout_seconds)
+
+
+def _yarn() -> Iterator[PreflightCheck]:
+    if not any(os.environ.get(name) for name in _YARN_FOLDERS):
+        text = f"stream.master is yarn, and neither {' nor '.join(_YARN_FOLDERS)} is set: Spark does not start"
+        yield PreflightCheck("spark", "fail", text, "Set HADOOP_CONF_DIR to the folder with yarn-site.xml.")
+
+
+def _standalone(master: str, timeout_seconds: float) -> PreflightCheck:
     silent = []
     for address in master.removeprefix("spark://").split(","):
         host, _, port = address.rpartition(":")
@@ -175,7 +194,6 @@ def check_spark(settings: Settings, *, timeout_seconds: float) -> Iterator[Prefl
         except (OSError, ValueError) as error:
             silent.append(f"{address} ({error})")
         else:
-            yield PreflightCheck("spark", "ok", f"the master at {address} answers")
-            return
+            return PreflightCheck("spark", "ok", f"the master at {address} answers")
     text = f"no Spark master answers: {', '.join(silent)}"
-    yield PreflightCheck("spark", "fail", text, "Start the master, or correct stream.master (spark://HOST:PORT).")
+    return PreflightCheck("spark", "fail", text, "Start the master, or correct stream.master (spark://HOST:PORT).")

@@ -110,14 +110,32 @@ def test_files_and_folders_of_the_settings_must_exist(tmp_path: Path) -> None:
     assert len(texts) == 4
 
 
+BUCKET = {"root": "s3a://bucket/tables"}
+
+
 def test_a_standalone_master_must_answer_and_one_of_several_is_enough(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as master:
         port = master.getsockname()[1]
-        both = settings(tmp_path, stream={"master": f"spark://127.0.0.1:1,127.0.0.1:{port}"})
+        stream = {"master": f"spark://127.0.0.1:1,127.0.0.1:{port}", "checkpoint": "s3a://bucket/land"}
+        both = settings(tmp_path, lake=BUCKET, stream=stream)
         assert [check.state for check in check_spark(both, timeout_seconds=1.0)] == ["ok"]
-    none = settings(tmp_path, stream={"master": "spark://127.0.0.1:1"})
+    none = settings(tmp_path, lake=BUCKET, stream={**stream, "master": "spark://127.0.0.1:1"})
     assert [state for _, state, _ in bad(check_spark(none, timeout_seconds=1.0))] == ["fail"]
     assert list(check_spark(settings(tmp_path), timeout_seconds=1.0)) == []
+
+
+def test_executors_elsewhere_need_tables_that_they_reach_and_yarn_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    found = bad(check_spark(settings(tmp_path, stream={"master": "yarn"}), timeout_seconds=1.0))
+    assert [state for _, state, _ in found] == ["warn", "fail"]
+    assert "do not reach lake.root" in found[0][2]
+    assert "neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set" in found[1][2]
+    monkeypatch.setenv("YARN_CONF_DIR", str(tmp_path))
+    remote = settings(tmp_path, lake=BUCKET, stream={"master": "yarn", "checkpoint": "s3a://bucket/land"})
+    assert list(check_spark(remote, timeout_seconds=1.0)) == []
 
 
 Sign = Callable[[str], tuple[Path, Path]]

@@ -37,6 +37,9 @@ def test_extra_settings_win_and_executors_get_the_jars(tmp_path: Path) -> None:
     assert conf["spark.ui.enabled"] == "true"
     assert "spark.jars" not in spark_conf(master="local[2]", app_name="x", jars=["a.jar"], scratch=tmp_path, extra={})
     assert "spark.jars.packages" not in conf
+    more = {"spark.jars": "aws.jar,sdk.jar"}
+    conf = spark_conf(master="yarn", app_name="x", jars=["a.jar"], scratch=tmp_path, extra=more)
+    assert conf["spark.jars"] == "a.jar,aws.jar,sdk.jar"
 
 
 def test_executors_get_the_flags_that_kafkas_client_reads_and_no_others() -> None:
@@ -152,6 +155,23 @@ def test_the_jvm_gets_no_secret_by_its_command_line_or_its_environment(
     assert "--properties-file" in seen
     assert "SPARK_CONNECT_MODE=0" in seen
     assert "S3CR3T" not in seen
+
+
+@pytest.mark.parametrize(("master", "taken"), [("yarn", True), ("local[2]", False), ("spark://m:7077", False)])
+def test_hadoops_configuration_is_on_the_class_path_of_yarn_alone(
+    master: str, taken: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/seen\nexit 3\n')
+    java.chmod(0o700)
+    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    monkeypatch.setenv("YARN_CONF_DIR", "/etc/yarn")
+    with pytest.raises(FatalError, match="ended with code 3 while starting"):
+        start_jvm(JvmOptions(tmp_path, (), tmp_path / "logs"), conf_of(master, secret="x"))
+    given = (tmp_path / "seen").read_text("utf-8")
+    assert ("/jars/*:/etc/hadoop:/etc/yarn " in given) == taken
+    assert ("/etc/hadoop" in given) == taken
 
 
 def test_a_missing_java_or_jar_is_one_sentence(tmp_path: Path) -> None:
