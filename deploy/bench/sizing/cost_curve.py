@@ -26,19 +26,17 @@ class CurveValue:
 class CostCurve:
     """Points (x, y), both above 0, joined by lines on logarithmic scales.
 
-    Below the first point the curve has the first value: that is the cost of an idle part.
+    Below the first point the curve has the first value: that is the cost of an idle part. A point below an earlier one takes the
+    earlier value, so that more load never costs less.
     """
 
-    def __init__(
-        self, points: Iterable[tuple[float, float]], *, unit: str, beyond: Beyond = "flat", rising: bool = True
-    ) -> None:
+    def __init__(self, points: Iterable[tuple[float, float]], *, unit: str, beyond: Beyond = "flat") -> None:
         """Take the points in any order.
 
         Args:
             points: at least one.
             unit: of x, for the words of a value.
             beyond: course after the last point.
-            rising: a point below an earlier one takes the earlier value, so that more load never costs less.
 
         Raises:
             ValueError: there is no point.
@@ -49,7 +47,7 @@ class CostCurve:
             raise ValueError(msg)
         values = [y for _, y in ordered]
         self._xs = [x for x, _ in ordered]
-        self._ys = list(accumulate(values, max)) if rising else values
+        self._ys = list(accumulate(values, max))
         self._unit, self._beyond = unit, beyond
 
     @property

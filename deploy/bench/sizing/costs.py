@@ -86,7 +86,7 @@ class Costs:
             for cell in self._cells("rate")
             if cell.get("commits")
         ]
-        return CostCurve(points, unit="messages/s", rising=False)
+        return CostCurve(points, unit="messages/s")
 
     def most(self, axis: str) -> float:
         """Return the largest value of a parameter in a measured cell."""

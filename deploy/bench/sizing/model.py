@@ -23,6 +23,7 @@ from deploy.local.budget import memory_budget_mb
 from deploy.settings import Settings
 from gateway.delivery.sequence import MAX_COUNTERS
 from ingest.topics.copies import USUAL_COPIES, wanted_copies
+from streaming.dedup_index import RANGES_LIMIT
 
 __all__ = ["size_fleet"]
 
@@ -162,7 +163,14 @@ def _more_bytes(fleet: Fleet) -> str:
 
 def _landing(fleet: Fleet, costs: Costs, settings: Settings) -> Iterator[SizeLine]:
     spent, dearer = costs.cores("stream").at(fleet.rows_per_second), costs.factor("stream", "devices").at(fleet.devices)
-    yield SizeLine("landing", "processes", 1, "", "one writer of a tables root (streaming/locked_writer.py)")
+    most = costs.figures["landed_rows_per_second"].value
+    count = max(
+        math.ceil(fleet.series / RANGES_LIMIT) if fleet.numbered else 1, math.ceil(fleet.rows_per_second / most)
+    )
+    yield SizeLine(
+        "landing", "processes", count, "",
+        "one writer of a tables root; above 1, whole pipelines side by side, each with its Kafka and tables",
+    )  # fmt: skip
     yield SizeLine(
         "landing", "cores", spent.value * dearer.value, "cores",
         f"cpu_us_per_message_stream {spent.basis}, x {dearer.value:.3g} for devices; derived tables as in the measured runs",
