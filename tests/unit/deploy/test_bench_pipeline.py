@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deploy.bench import table_rows
-from deploy.bench.e2e import LandingTimes, schedule_delay_figures
+from deploy.bench.e2e import LandingTimes, RowCount, schedule_delay_figures
 from deploy.bench.load_publisher import LoadPlan, timed_payload
 from deploy.bench.suite import pipeline_bed
 from deploy.bench.suite.cell_beds import CellBed
@@ -36,6 +36,13 @@ from lakehouse.maintenance import SMALL_BYTES, newest_landed, table_state
 from lakehouse.query import run_sql
 from lakehouse.table_follower import FollowedCommit, TableFollower
 from lakehouse.tables import READINGS
+
+
+def test_a_commit_without_rows_changes_no_count() -> None:
+    count = RowCount(boot=7)
+    for rows in (pa.table({}), pa.table({"boot": [7, 8, 7]}), pa.table({})):
+        count.add(FollowedCommit(1, 0.0, 0.0, rows))
+    assert count.rows == 2
 
 
 @given(delay=st.floats(0.05, 2), rate=st.sampled_from([10.0, 1000.0]), count=st.integers(20, 200))
