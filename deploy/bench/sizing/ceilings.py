@@ -102,7 +102,7 @@ def _landing(fleet: Fleet, size: Size, costs: Costs, settings: Settings) -> Iter
 
 
 def _derived(fleet: Fleet, costs: Costs, settings: Settings) -> Iterator[Ceiling]:
-    speed, seconds = costs.figures["rewritten_rows_per_second"], settings.stream.derive_seconds
+    each, seconds = costs.figures["rewritten_row_cpu_us"], settings.stream.derive_seconds
     again = rewritten_rows(fleet)
     whole = {LATEST.name, DEVICES.name}
     parts = {
@@ -111,8 +111,8 @@ def _derived(fleet: Fleet, costs: Costs, settings: Settings) -> Iterator[Ceiling
     }
     for name, rows in parts.items():
         yield _ceiling(
-            fleet, name, rows, speed.value * seconds, "rows a pass",
-            kind="measured", where=f"{speed.source}; stream.derive_seconds is {seconds:g}",
+            fleet, name, rows * each.value / 1e6, seconds, "seconds of one core in a pass",
+            kind="measured", where=f"{rows:,.0f} rows x {each.value:g} us ({each.source}); stream.derive_seconds is {seconds:g}",
             effect="Derived tables are later than a few seconds, and a pass takes cores from the landing. Readings are not "
             "affected. Raise stream.derive_seconds",
         )  # fmt: skip
