@@ -94,7 +94,7 @@ class Costs:
 
     def most_per_partition(self) -> float:
         """Return the highest measured rate of one partition, in messages/s."""
-        return max(cell["rate"] / cell["partitions"] for cell in self.pipeline["cells"])
+        return max(float(cell["rate"]) / float(cell["partitions"]) for cell in self.pipeline["cells"])
 
     def _cells(self, axis: str) -> list[Mapping[str, Any]]:
         others = {name: value for name, value in BASE.items() if name != axis}
