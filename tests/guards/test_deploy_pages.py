@@ -27,7 +27,7 @@ PAGES = [
 BLOCK = re.compile(r"^( *)```.*?\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`((?:\./)?tidegate [^`]+)`")
 SETTING = re.compile(rf"`((?:{'|'.join(Settings.model_fields)})\.[a-z0-9_]+)`")
-OTHERS = {"mqtt.max_inflight"}
+OTHERS = {"mqtt.max_inflight", "mqtt.max_mqueue_len", "mqtt.max_packet_size"}
 """Settings of other programs: of EMQX."""
 
 

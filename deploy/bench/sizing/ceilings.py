@@ -112,7 +112,7 @@ def _derived(fleet: Fleet, costs: Costs, settings: Settings) -> Iterator[Ceiling
     for name, rows in parts.items():
         yield _ceiling(
             fleet, name, rows * each.value / 1e6, seconds, "seconds of one core in a pass",
-            kind="measured", where=f"{rows:,.0f} rows x {each.value:g} us ({each.source}); stream.derive_seconds is {seconds:g}",
+            kind="computed", where=f"{rows:,.0f} rows x {each.value:g} us ({each.source}); stream.derive_seconds is {seconds:g}",
             effect="Derived tables are later than a few seconds, and a pass takes cores from the landing. Readings are not "
             "affected. Raise stream.derive_seconds",
         )  # fmt: skip

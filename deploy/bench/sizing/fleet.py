@@ -128,7 +128,7 @@ class Ceiling:
         needed: of it.
         limit: the most that fits.
         unit: of both.
-        kind: `code` is a constant, `setting` may be raised, `measured` was not measured beyond.
+        kind: `code` is a constant, `setting` may be raised, `measured` was not measured beyond, `computed` follows from a cost.
         where: module and constant, setting, or measurement.
         effect: what happens beyond it, and what to do.
         devices: at which the limit is reached, with the same messages.

@@ -54,7 +54,9 @@ command shows only amounts. `--json` gives every figure with its unit and its so
 
 ## Limits by fleet
 
-Share of each limit that a fleet needs; above 100 % it does not fit. The order is that in which they break.
+Share of each limit that a fleet needs; above 100 % it does not fit. The order is that in which they break. A limit of the kind
+`code` is a constant, `setting` may be raised, `measured` was not measured beyond, and `computed` follows from rows that the code
+writes again and from the cost of a row. If derived tables alone reach a limit, readings still land.
 
 {limits}
 """
