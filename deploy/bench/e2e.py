@@ -123,9 +123,7 @@ class RowCount:
     rows: int = 0
 
     def add(self, commit: FollowedCommit) -> None:
-        """Count the rows of one commit that belong to this run. A commit without rows has no columns either."""
-        if commit.rows.num_rows == 0:
-            return
+        """Count the rows of one commit that belong to this run."""
         self.rows += pc.sum(pc.equal(commit.rows.column("boot"), self.boot)).as_py() or 0
 
 

@@ -154,11 +154,12 @@ def apply(
     from deploy.settings_file import to_toml, write_private
 
     given, folder = load_settings(file), data_dir(data)
-    target = folder / require_run(folder).config
-    before = load_settings(target, environ={})
+    targets = [folder / name for name in require_run(folder).configs]
+    before = load_settings(targets[0], environ={})
     after = _replace_routes(before, given)
     _check_as_gateway(after)
-    write_private(target, to_toml(after))
+    for target in targets:
+        write_private(target, to_toml(_replace_routes(load_settings(target, environ={}), given)))
     count = len(after.routes)
     typer.echo(f"The gateway applies {count} route{'' if count == 1 else 's'} of {file} within seconds and logs it.")
     gone = [route.filter for route in before.routes if route not in after.routes]

@@ -21,6 +21,13 @@ def up(
     no_prometheus: Annotated[
         bool, typer.Option("--no-prometheus", help="Start no Prometheus and Alertmanager, even if they are installed.")
     ] = False,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="Use TLS and logins for MQTT and Kafka, and rights for each part. A folder that was secured stays so.",
+        ),
+    ] = False,
     data: Data = None,
     port_offset: Annotated[
         int,
@@ -33,7 +40,8 @@ def up(
 
     Starts the broker, Kafka, the gateway, Spark, the ops page and a small simulated fleet. "ready" means that a reading
     has passed through all of them. Prometheus and Alertmanager start if they are installed.
-    Ctrl-C stops everything in order. After --detach, `tidegate down` does.
+    Ctrl-C stops everything in order. After --detach, `tidegate down` does. With --secure, all parts use TLS, and Kafka has a
+    user with the least rights for each part.
     """
     from deploy.local.up import UpOptions, run_detached, run_foreground
     from deploy.settings import data_dir, load_settings
@@ -49,6 +57,7 @@ def up(
         port_offset=port_offset,
         fleet=not no_fleet,
         prometheus=not no_prometheus,
+        secure=secure,
         as_json=as_json,
     )
     if detach:

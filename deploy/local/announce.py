@@ -32,7 +32,7 @@ def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> di
         "page": page_address(monitoring, token=page_token(monitoring)),
         "prometheus": monitoring.prometheus_url if "prometheus" in ports else None,
         "mqtt": {
-            "url": f"mqtt://{mqtt.host}:{ports['mqtt']}",
+            "url": f"{'mqtts' if mqtt.tls else 'mqtt'}://{mqtt.host}:{ports['mqtt']}",
             "host": mqtt.host,
             "port": ports["mqtt"],
             "port_v5": ports["mqtt_v5"],
@@ -40,7 +40,14 @@ def announcement(settings: Settings, data: Path, ports: Mapping[str, int]) -> di
             "password": mqtt.password.get_secret_value() if mqtt.password else None,
             "topic": "tidegate/v1/<device>/readings",
             "network_url": _network_url(embedded, ports),
-            "ca_file": embedded.mqtt_ca_file,
+            "ca_file": embedded.mqtt_ca_file or mqtt.ca_file,
+        },
+        "kafka": {
+            "bootstrap_servers": settings.kafka.bootstrap_servers,
+            "security_protocol": settings.kafka.security_protocol,
+            "username": settings.kafka.sasl_username,
+            "ca_file": settings.kafka.ssl_ca_file,
+            "settings_file": str(data / "config.toml"),
         },
         "tables": settings.lake.root,
         "metrics": metrics_urls(settings),
@@ -65,15 +72,25 @@ def render_announcement(told: Mapping[str, Any], *, as_json: bool, ready: bool =
     """Render the announcement in lines, or as JSON; the page comes first, because it shows all the rest."""
     if as_json:
         return json.dumps({"ready": ready, **told}, indent=2)
-    mqtt = told["mqtt"]
+    mqtt, kafka = told["mqtt"], told["kafka"]
     version_5 = "" if mqtt["port_v5"] == mqtt["port"] else f"  (MQTT 5 on port {mqtt['port_v5']})"
     lines = [
         f"Page     {told['page']}",
         f"MQTT     {mqtt['url']}{version_5}  user {mqtt['username']}  password {mqtt['password']}",
         *([f"Devices  {mqtt['network_url']}  from other machines"] if mqtt["network_url"] else []),
+        *(_secured_lines(kafka) if kafka["security_protocol"] != "PLAINTEXT" else []),
         f"Tables   {told['tables']}",
         f"Metrics  {'  '.join(told['metrics'].values())}",
         *([f"Alerts   {told['prometheus']}/alerts"] if told["prometheus"] else []),
         *(f"{'Next' if number == 0 else '':<7}  {command}" for number, command in enumerate(told["next"])),
     ]
     return "\n".join(lines)
+
+
+def _secured_lines(kafka: Mapping[str, Any]) -> list[str]:
+    """Return the lines that a client of a secured run needs; the password is in the settings file only."""
+    login = f"user {kafka['username']}  password in {kafka['settings_file']}"
+    return [
+        f"Kafka    {kafka['bootstrap_servers']}  {kafka['security_protocol']}  {login}",
+        f"Trust    {kafka['ca_file']}  signed the certificates of MQTT and Kafka",
+    ]

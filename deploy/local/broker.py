@@ -26,6 +26,7 @@ from ingest.contract.errors import ConfigError, UnavailableError
 
 __all__ = [
     "BrokerKind",
+    "BrokerTls",
     "EmbeddedBroker",
     "Iotcore",
     "Mosquitto",
@@ -78,6 +79,15 @@ class NetworkListener:
     files: tuple[str, str] | None = None
 
 
+@dataclass(frozen=True)
+class BrokerTls:
+    """TLS of the broker's own listener: the PEM files of certificate and key, and that of the authority that signed it."""
+
+    certificate: str
+    key: str
+    authority: str
+
+
 class EmbeddedBroker(ABC):
     """One broker with its own folder.
 
@@ -100,6 +110,7 @@ class EmbeddedBroker(ABC):
         port_v5: int | None = None,
         host: str = "127.0.0.1",
         network: NetworkListener | None = None,
+        tls: BrokerTls | None = None,
         window: int = 1000,
         max_packet_bytes: int = MEGABYTE,
         max_queued_messages: int = 1_000_000,
@@ -115,6 +126,7 @@ class EmbeddedBroker(ABC):
             port_v5: port of MQTT 5 for a broker that needs a second listener.
             host: the address to listen on.
             network: one more listener for other machines, on a broker that can have it.
+            tls: TLS of the listener on `port`, on a broker that can have it; None serves plain connections.
             window: most messages in flight to one client; at least the gateway's window, which could not fill otherwise.
             max_packet_bytes: largest packet; the broker disconnects a client that sends a larger one.
             max_queued_messages: most messages kept per session whose client is away; the broker drops more.
@@ -124,7 +136,7 @@ class EmbeddedBroker(ABC):
             _check_user(name, password)
         self.folder = folder.resolve()
         self.host, self.port, self.port_v5 = host, port, self._second_port(port, port_v5)
-        self._users, self._rights, self._network = dict(users), rights, network
+        self._users, self._rights, self._network, self._tls = dict(users), rights, network, tls
         self._window, self._max_packet_bytes = window, max_packet_bytes
         self._max_queued_messages, self._max_queued_bytes = max_queued_messages, max_queued_bytes
         self._answered = 0.0
@@ -186,7 +198,7 @@ class EmbeddedBroker(ABC):
 
     def _context(self) -> ssl.SSLContext | None:
         """Return the TLS context with which a client checks the broker's certificate; None without TLS."""
-        return None
+        return None if self._tls is None else ssl.create_default_context(cafile=self._tls.authority)
 
     @abstractmethod
     def _files(self) -> dict[str, str]: ...
@@ -246,12 +258,13 @@ class Mosquitto(EmbeddedBroker):
 
     def _entrance(self) -> list[str]:
         """Return the configuration's lines for the listeners and their users."""
-        network, lines = self._network, [f"listener {self.port} {self.host}"]
+        network, tls, lines = self._network, self._tls, [f"listener {self.port} {self.host}"]
+        if tls is not None:
+            lines += _tls_lines(tls.certificate, tls.key)
         if network is not None:
             lines.append(f"listener {network.port} {network.host}")
             if network.files is not None:
-                certificate, key = network.files
-                lines += [f"certfile {certificate}", f"keyfile {key}", "tls_version tlsv1.2"]
+                lines += _tls_lines(*network.files)
         lines.append("allow_anonymous false")
         if self.has_access_list:
             return [*lines, f"plugin {self._plugin}", f"plugin_opt_config_file {self.folder}/{RIGHTS_FILE}"]
@@ -345,11 +358,25 @@ def make_broker(
     port_v5: int | None = None,
     host: str = "127.0.0.1",
     network: NetworkListener | None = None,
+    tls: BrokerTls | None = None,
     **limits: int,
 ) -> EmbeddedBroker:
-    """Make a broker of that kind; `limits` are those of `EmbeddedBroker`."""
+    """Make a broker of that kind; `limits` are those of `EmbeddedBroker`.
+
+    Raises:
+        ConfigError: the broker iotcore cannot use TLS.
+    """
+    if kind == "iotcore" and tls is not None:
+        message = "The broker iotcore has no TLS. Install mosquitto, and set embedded.broker to mosquitto or auto."
+        raise ConfigError(message)
     made: type[EmbeddedBroker] = Mosquitto if kind == "mosquitto" else Iotcore
-    return made(folder, port, users=users, rights=rights, port_v5=port_v5, host=host, network=network, **limits)
+    return made(
+        folder, port, users=users, rights=rights, port_v5=port_v5, host=host, network=network, tls=tls, **limits
+    )
+
+
+def _tls_lines(certificate: str, key: str) -> list[str]:
+    return [f"certfile {certificate}", f"keyfile {key}", "tls_version tlsv1.2"]
 
 
 def _check_user(name: str, password: str) -> None:

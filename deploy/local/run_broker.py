@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from deploy.local.broker import EmbeddedBroker, NetworkListener, choose_broker, make_broker
+from deploy.local.broker import BrokerTls, EmbeddedBroker, NetworkListener, choose_broker, make_broker
 from deploy.local.broker_rights import Rights, rights_of_run
 from deploy.local.embedded_settings import EmbeddedSettings
 from deploy.local.run_logins import DEVICES_USER, RunLogins
@@ -20,8 +20,17 @@ HOST: Final = "127.0.0.1"
 _ALL_ADDRESSES: Final = ("0.0.0.0", "::")  # noqa: S104 - compared with a setting
 
 
-def make_run_broker(settings: Settings, folder: Path, ports: Mapping[str, int], logins: RunLogins) -> EmbeddedBroker:
+def make_run_broker(
+    settings: Settings, folder: Path, ports: Mapping[str, int], logins: RunLogins, tls: BrokerTls | None = None
+) -> EmbeddedBroker:
     """Make the broker. Tidegate's own parts reach it on loopback, other machines as the settings say.
+
+    Args:
+        settings: settings of the run.
+        folder: folder of the broker.
+        ports: ports of the run.
+        logins: users of the run.
+        tls: TLS on loopback, for a secured run; the settings then open no plain listener.
 
     Raises:
         ConfigError: a certificate of the settings cannot be used.
@@ -46,6 +55,7 @@ def make_run_broker(settings: Settings, folder: Path, ports: Mapping[str, int], 
         port_v5=ports["mqtt_v5"],
         host=embedded.mqtt_listen if takes_all else HOST,
         network=None if takes_all else _network_listener(embedded, ports, is_open=is_open),
+        tls=tls,
         window=settings.gateway.window_messages,
     )
     if embedded.serves_network and not broker.has_access_list:

@@ -20,9 +20,9 @@ from deploy.local.ports import PortClaims, choose_port
 from deploy.local.prometheus_servers import WATCHERS, Watcher, make_watchers, watcher_obstacle
 from deploy.local.run_broker import make_run_broker, name_for_devices, notes_of_broker
 from deploy.local.run_logins import DEVICES_USER, RunLogins, load_logins
+from deploy.local.run_security import ConfigFiles, decide_security, make_security, write_settings
 from deploy.local.runfile import RunFile
 from deploy.settings import Settings, load_settings
-from deploy.settings_file import to_toml, write_private
 from monitoring.scrape import SILENT, healthz
 
 __all__ = ["RunPlan", "choose_ports", "embedded_settings", "make_plan", "reports_hang"]
@@ -65,27 +65,32 @@ def make_plan(
     port_offset: int,
     fleet: bool,
     prometheus: bool = True,
+    secure: bool = False,
 ) -> RunPlan:
     """Choose ports and credentials, write config.toml and run.json, and specify each part.
+
+    `secure` secures the run. A folder that was secured once stays so, also without it.
 
     Raises:
         TidegateError: Java or a broker is missing, no port is free, or the broker cannot serve other machines as it should.
     """
     remarks: list[str] = []
+    secure = decide_security(settings, data, run, remarks, asked=secure)
     # A Prometheus that the person names is used instead of an embedded one.
     ours = prometheus and settings.monitoring.prometheus_url is None
     watchers = [name for name in WATCHERS if ours and watcher_obstacle(name) is None]
-    run.ports = choose_ports(settings, port_offset, claims, remarks, watchers)
+    run.ports = choose_ports(settings, port_offset, claims, remarks, watchers, secure=secure)
     has_session = (data / "mqtt" / "mosquitto.db").exists()
-    logins = load_logins(data / run.credentials, settings.mqtt, has_session=has_session)
-    broker = make_run_broker(settings, data / "mqtt", run.ports, logins)
+    logins = load_logins(data / run.credentials, settings.mqtt, has_session=has_session, secure=secure)
+    tls, profile = make_security(data, run.ports) if secure else (None, None)
+    broker = make_run_broker(settings, data / "mqtt", run.ports, logins, tls)
     run.ports["mqtt_v5"], run.has_access_list = broker.port_v5, broker.has_access_list
     for folder in ("profiles", "decoders"):
         (data / folder).mkdir(exist_ok=True)
     (data / "devices.jsonl").touch()
     make_page_token(data)
     effective = embedded_settings(settings, data, run.ports, logins)
-    write_private(data / run.config, to_toml(effective))
+    files = write_settings(effective, data, run, logins)
     run.write(data)
     kafka = EmbeddedKafka(
         data / "kafka",
@@ -96,11 +101,12 @@ def make_plan(
         flush_records=effective.embedded.kafka_flush_records,
         temporary=data / "tmp",
         jmx=(effective.monitoring.metrics_host, run.ports["kafka_jmx"]) if "kafka_jmx" in run.ports else None,
+        profile=profile,
     )
     return RunPlan(
         settings=effective,
         specs=[
-            *_pipeline_specs(effective, data / run.config, broker, kafka, fleet=fleet),
+            *_pipeline_specs(effective, files, broker, kafka, fleet=fleet),
             *(_watcher_spec(watcher) for watcher in make_watchers(effective, data, run.ports)),
         ],
         remarks=remarks,
@@ -109,16 +115,28 @@ def make_plan(
 
 
 def choose_ports(
-    settings: Settings, offset: int, claims: PortClaims, remarks: list[str], watchers: Sequence[str]
+    settings: Settings,
+    offset: int,
+    claims: PortClaims,
+    remarks: list[str],
+    watchers: Sequence[str],
+    *,
+    secure: bool = False,
 ) -> dict[str, int]:
     """Return a port for each listener of the run; `remarks` gets a sentence for each port that is not the preferred one."""
     embedded, monitoring = settings.embedded, settings.monitoring
+    # The port of MQTT with TLS is for the listener that other machines reach, if there is one.
+    own_tls = secure and not embedded.mqtt_cert_file
     wishes = {
-        "mqtt": (embedded.mqtt_port, embedded.mqtt_listen if embedded.mqtt_allow_plaintext else HOST),
+        "mqtt": (
+            embedded.mqtt_tls_port if own_tls else embedded.mqtt_port,
+            embedded.mqtt_listen if embedded.mqtt_allow_plaintext else HOST,
+        ),
         "mqtt_v5": (embedded.mqtt_v5_port, HOST),
         **({"mqtt_tls": (embedded.mqtt_tls_port, embedded.mqtt_listen)} if embedded.mqtt_cert_file else {}),
         "kafka": (embedded.kafka_port, HOST),
         "kafka_controller": (embedded.kafka_controller_port, HOST),
+        **({"kafka_internal": (0, HOST)} if secure else {}),
         "page": (monitoring.page_port, monitoring.host),
         "gateway": (monitoring.gateway_port, monitoring.metrics_host),
         "stream": (monitoring.stream_port, monitoring.metrics_host),
@@ -207,6 +225,12 @@ def embedded_settings(settings: Settings, data: Path, ports: dict[str, int], log
             **{f"{name}_url": f"http://{HOST}:{ports[name]}" for name in WATCHERS if name in ports},
         },
     }
+    if logins.kafka:
+        # Imported here: a plain run does not pay for it.
+        from deploy.local.secured_run import secured_settings
+
+        for section, fields in secured_settings(data, logins).items():
+            decided[section] |= fields
     overrides = {f"{section}.{field}": value for section, fields in decided.items() for field, value in fields.items()}
     plain = settings.model_dump()
     overrides = {
@@ -223,7 +247,7 @@ def embedded_settings(settings: Settings, data: Path, ports: dict[str, int], log
 
 
 def _pipeline_specs(
-    settings: Settings, config: Path, broker: EmbeddedBroker, kafka: EmbeddedKafka, *, fleet: bool
+    settings: Settings, files: ConfigFiles, broker: EmbeddedBroker, kafka: EmbeddedKafka, *, fleet: bool
 ) -> list[PartSpec]:
     """Return the parts of a run in the order in which `status` shows them."""
     seconds = settings.embedded.stop_timeout_seconds
@@ -232,7 +256,7 @@ def _pipeline_specs(
     def hop(name: str, *after: str, flags: Sequence[str] = ()) -> PartSpec:
         return PartSpec(
             name=name,
-            command=_ours(name, "--config", str(config), *flags),
+            command=_ours(name, "--config", files.of(name), *flags),
             ready=_healthy(urls[name]),
             after=after,
             stop_seconds=seconds,
@@ -257,25 +281,30 @@ def _pipeline_specs(
         ),
         PartSpec(
             name="topics",
-            command=_ours("make-topics", "--config", str(config)),
+            command=_ours(
+                "make-topics",
+                "--config",
+                files.of("admin"),
+                *(["--logins", str(files.logins)] if files.secured else []),
+            ),
             ready=_never,
             after=("kafka",),
             one_shot=True,
         ),
         hop("gateway", "topics", "broker"),
-        # Spark starts at once: it takes longest and waits for Kafka by itself.
-        hop("stream", flags=("--log-dir", str(config.parent / "logs"))),
+        # Spark starts at once: it takes longest and waits for Kafka by itself. It cannot wait for its user's rights.
+        hop("stream", *(["topics"] if files.secured else []), flags=("--log-dir", str(files.shared.parent / "logs"))),
     ]
     if fleet and settings.embedded.fleet_devices:
-        specs.append(_fleet(settings, config))
-    return [*specs, hop("canary", "gateway", "stream"), _monitor(settings, config)]
+        specs.append(_fleet(settings, files.of("fleet")))
+    return [*specs, hop("canary", "gateway", "stream"), _monitor(settings, files.of("monitor"))]
 
 
-def _monitor(settings: Settings, config: Path) -> PartSpec:
+def _monitor(settings: Settings, config: str) -> PartSpec:
     """Return the monitor, which needs no other part, so that its page shows the start of all the others."""
     return PartSpec(
         name="monitor",
-        command=_ours("monitor", "--config", str(config)),
+        command=_ours("monitor", "--config", config),
         ready=_healthy(f"{page_address(settings.monitoring)}healthz"),
         stop_seconds=10.0,
         stalled=reports_hang,
@@ -294,9 +323,9 @@ def _watcher_spec(watcher: Watcher) -> PartSpec:
     )
 
 
-def _fleet(settings: Settings, config: Path) -> PartSpec:
+def _fleet(settings: Settings, config: str) -> PartSpec:
     devices, rate = settings.embedded.fleet_devices, settings.embedded.fleet_rate
-    command = _ours("device", "simulate", "--config", str(config), "--devices", str(devices), "--rate", f"{rate:g}")
+    command = _ours("device", "simulate", "--config", config, "--devices", str(devices), "--rate", f"{rate:g}")
     return PartSpec(
         name="fleet", command=command, ready=lambda: (True, f"{devices} devices, {rate:g} messages/s"),
         after=("gateway", "stream"), stop_seconds=10.0,

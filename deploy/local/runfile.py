@@ -34,11 +34,18 @@ class RunFile:
     ports: dict[str, int] = field(default_factory=dict)
     parts: dict[str, int | None] = field(default_factory=dict)
     config: str = "config.toml"
+    part_configs: list[str] = field(default_factory=list)
+    """Settings files of a secured run's parts. Each has the logins of one part; `config` has those of the commands."""
     credentials: str = CREDENTIALS
     has_access_list: bool = False
     """Whether the broker has users with rights of their own, so that `device login` can add some."""
     recovers: list[str] = field(default_factory=list)
     """Ids of killed runs that this one clears up after, until it has."""
+
+    @property
+    def configs(self) -> list[str]:
+        """All settings files of the run."""
+        return [self.config, *self.part_configs]
 
     @property
     def unrecovered(self) -> list[str]:

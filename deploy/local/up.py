@@ -55,6 +55,7 @@ class UpOptions:
     port_offset: int
     fleet: bool
     prometheus: bool = True
+    secure: bool = False
     as_json: bool
 
 
@@ -118,6 +119,7 @@ def _run(
         port_offset=options.port_offset,
         fleet=options.fleet,
         prometheus=options.prometheus,
+        secure=options.secure,
     )
     for line in plan.remarks:
         print_safely(line)
@@ -308,6 +310,7 @@ def _own_command(options: UpOptions) -> list[str]:
     if options.config is not None:
         command += ["--config", str(options.config.absolute())]
     command += [] if options.fleet else ["--no-fleet"]
+    command += ["--secure"] if options.secure else []
     return command if options.prometheus else [*command, "--no-prometheus"]
 
 

@@ -307,7 +307,7 @@ class _Polls:
 def _command_line(config: Path) -> CommandLine:
     """Return the command line for this monitor's pipeline: the embedded run of its folder, or else its settings file."""
     run, file = read_run(config.absolute().parent), config.absolute()
-    if run is not None and run.config == file.name:
+    if run is not None and file.name in run.configs:
         return commands_for_data(file.parent)
     return CommandLine(command_name(), f"--config {shlex.quote(str(file))}")
 

@@ -29,10 +29,14 @@ NODE_FILE: Final = "node.pem"
 DAYS: Final = 3650
 
 
-def make_certificates(folder: Path) -> None:
+def make_certificates(folder: Path, authority_name: str = "Tidegate test bed") -> None:
     """Make an authority and the certificate of the nodes; nothing where they are there already.
 
     The folder has the form of `tidegate certs`, which makes certificates for clients there, too.
+
+    Args:
+        folder: folder of the certificates.
+        authority_name: name of a new authority.
 
     Raises:
         OSError: the folder cannot be written.
@@ -41,7 +45,7 @@ def make_certificates(folder: Path) -> None:
     if node.is_file() and (folder / AUTHORITY_FILE).is_file():
         return
     now = datetime.now(UTC)
-    authority = create_authority("Tidegate test bed", now=now, days=DAYS)
+    authority = create_authority(authority_name, now=now, days=DAYS)
     leaf = sign_leaf(authority, LeafRequest(BROKER, ("127.0.0.1", "localhost"), DAYS), now=now)
     folder.mkdir(parents=True, exist_ok=True)
     write_authority(folder, authority)

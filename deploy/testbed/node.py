@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from deploy.local.kafka import EmbeddedKafka, KafkaProfile
 from deploy.testbed.cluster_layout import HOST, ClusterLayout
-from deploy.testbed.cluster_security import ADMIN, AUTHORITY_FILE, GUEST, tls_properties, user_properties
+from deploy.testbed.cluster_security import AUTHORITY_FILE, tls_properties, user_properties
 from deploy.testbed.server_process import ServerProcess
 from ingest.contract.errors import UnavailableError
 
@@ -147,7 +147,7 @@ def node_profile(layout: ClusterLayout, node_id: int, folder: Path) -> KafkaProf
         },
         jars="kafka" if wish.mode == "kraft" else "zookeeper",
         cluster_id=layout.cluster_id,
-        users={name: layout.passwords[name] for name in (ADMIN, GUEST)} if wish.has_users else {},
+        users=layout.passwords if wish.has_users else {},
         authority=folder / AUTHORITY_FILE if wish.encrypts else None,
         java_options=wish.java_options,
     )

@@ -23,6 +23,8 @@ def test_commands_name_the_embedded_run_or_the_settings_that_are_watched(tmp_pat
     RunFile("r", 1, 0.0).write(tmp_path)
     assert _command_line(config).where == f"--data {tmp_path}"
     assert _command_line(tmp_path / "mine.toml").where == f"--config {tmp_path / 'mine.toml'}"
+    RunFile("r", 1, 0.0, part_configs=["config-monitor.toml"]).write(tmp_path)
+    assert _command_line(tmp_path / "config-monitor.toml").where == f"--data {tmp_path}", "a secured run's own file"
 
 
 def test_no_secret_stands_in_any_answer(

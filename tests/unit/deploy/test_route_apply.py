@@ -65,6 +65,17 @@ def test_a_run_gets_routes_mappings_and_vendors_and_keeps_the_rest(
     assert (new.routes, dict(new.vendors), watched.new_routes()) == (given.routes, dict(given.vendors), None)
 
 
+def test_each_part_of_a_secured_run_gets_the_routes_and_keeps_its_own_login(folder: Path) -> None:
+    part, other = Settings.model_validate({"kafka": {"sasl_username": "gateway"}}), folder / "config-gateway.toml"
+    write_private(other, to_toml(part))
+    RunFile("id", 1, 0.0, part_configs=[other.name]).write(folder)
+    assert run(["route", "apply", str(folder.parent / "my.toml"), "--data", str(folder)]) == 0
+    written, shared = load_settings(other, environ={}), load_settings(folder / "config.toml", environ={})
+    assert (written.routes, written.vendors, written.mappings) == (shared.routes, shared.vendors, shared.mappings)
+    assert [route.filter for route in written.routes] == ["kiln/{device}"]
+    assert (written.kafka.sasl_username, written.mqtt.port, shared.mqtt.port) == ("gateway", 1883, 1234)
+
+
 def test_what_the_gateway_would_refuse_is_not_written(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (folder / "config.toml").read_bytes()
     for bad in ('[[routes]]\nfilter = "a/#"\nmapping = "nobody"\n', '[[routes]]\nfilter = "a"\nprofile = "p"\n', "[["):
