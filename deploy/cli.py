@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 from deploy.commands import (
     alerts,
     audit,
+    backup,
     bench,
     canary,
     certs,
@@ -87,6 +88,7 @@ audit.register(app)
 decode.register(app)
 trace.register(app)
 repair.register(app)
+backup.register(app)
 dlq.register(app)
 device.register(app)
 profile.register(app)

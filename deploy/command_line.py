@@ -11,8 +11,8 @@ from typing import Any, Final
 __all__ = ["TAKES_CONFIG", "TAKES_DATA", "CommandLine", "command_name", "commands_for_data", "commands_for_options"]
 
 _BOTH: Final = frozenset(
-    {"audit", "correct", "device", "dlq", "doctor", "erase", "export", "groups", "maintain", "produce", "profile", "repair",
-     "rewind", "route", "sql", "status", "streams", "tables", "tail", "topics", "trace"}
+    {"audit", "backup", "correct", "device", "dlq", "doctor", "erase", "export", "groups", "maintain", "produce", "profile",
+     "repair", "restore", "rewind", "route", "sql", "status", "streams", "tables", "tail", "topics", "trace"}
 )  # fmt: skip
 TAKES_DATA: Final = _BOTH | {"down", "logs", "up"}
 """First words of commands that find an embedded run by `--data`."""

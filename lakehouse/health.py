@@ -16,7 +16,7 @@ from lakehouse.commit_metadata import metadata_text
 from lakehouse.paths import LOG_FOLDER as LOG
 from lakehouse.paths import is_local, log_name, to_path
 
-__all__ = ["LogState", "MissingFile", "commit_actions", "examine_log", "missing_files", "refuse_damaged"]
+__all__ = ["HINT", "LogState", "MissingFile", "commit_actions", "examine_log", "missing_files", "refuse_damaged"]
 
 HINT: Final = "_last_checkpoint"
 

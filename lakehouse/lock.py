@@ -13,7 +13,7 @@ from typing import Final
 
 from ingest.contract.errors import FatalError
 
-__all__ = ["WriterLock", "is_flocked", "is_held"]
+__all__ = ["LOCK_NAME", "WriterLock", "is_flocked", "is_held"]
 
 LOCK_NAME: Final = "_writer.lock"
 

@@ -19,7 +19,7 @@ from ingest.contract.errors import ConfigError, RetryableError, TidegateError, U
 from lakehouse.atomic_file import write_json
 from lakehouse.paths import to_path
 
-__all__ = ["Request", "await_answer", "pending_requests", "run_pending", "submit_request"]
+__all__ = ["FOLDER", "Request", "await_answer", "pending_requests", "run_pending", "submit_request"]
 
 FOLDER: Final = "_requests"
 DONE: Final = "done"

@@ -1,4 +1,4 @@
-"""What alerts and runbooks tell people to do can be done: commands, options, settings, tables and metrics exist."""
+"""What alerts, runbooks and RECOVERY.md tell people to do can be done: commands, options, settings, tables and metrics exist."""
 
 import re
 import shlex
@@ -23,7 +23,8 @@ from monitoring.metrics.names import declared_samples
 from monitoring.monitoring_settings import MonitoringSettings
 from monitoring.snapshot.flow import PARTS
 
-RUNBOOKS = Path(__file__).parents[3] / "monitoring" / "runbooks"
+ROOT = Path(__file__).parents[3]
+RUNBOOKS = ROOT / "monitoring" / "runbooks"
 NAMES = sorted({alert.name for alert in ALERTS})
 SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]
 COMMAND = re.compile(r"tidegate [a-z][^`\n]*")
@@ -37,7 +38,8 @@ def page(name: str) -> str:
 def texts() -> Iterator[tuple[str, str]]:
     for alert in ALERTS:
         yield from ((f"{alert.name} action", action) for action in (*alert.actions, *alert.causes))
-    yield from ((f"{file.stem} page", file.read_text("utf-8")) for file in sorted(RUNBOOKS.glob("*.md")))
+    pages = (ROOT / "RECOVERY.md", *sorted(RUNBOOKS.glob("*.md")))
+    yield from ((f"{file.stem} page", file.read_text("utf-8")) for file in pages)
 
 
 def commands() -> list[tuple[str, str]]:
