@@ -7,6 +7,7 @@ the newest mark, and lands the rest from Kafka.
 
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -133,7 +134,7 @@ def restore(backup: Path, root: Path, checkpoint: Path) -> BackupReport:
     in_the_way = [folder for folder in (checkpoint, streams) if checkpoint_moves(folder)]
     in_the_way += [root] if table_names(str(root)) else []
     if in_the_way:
-        moves = " && ".join(f"mv {folder} {folder}.lost" for folder in in_the_way)
+        moves = " && ".join(shlex.join(["mv", str(folder), f"{folder}.lost"]) for folder in in_the_way)
         message = (
             f"{' and '.join(map(str, in_the_way))} would not fit the restored tables. Stop the stream, and set them aside with "
             f"`{moves}`."

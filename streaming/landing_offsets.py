@@ -106,7 +106,7 @@ class Mark:
 
 
 def newest_of(marks: Iterable[Mark | None]) -> Mark | None:
-    """Return the mark of the latest batch of the latest checkpoint; older versions' marks only order by their commits' times."""
+    """Return the mark that ends last, of the latest checkpoint; older versions' marks only order by their commits' times."""
     newest: Mark | None = None
     for mark in marks:
         if mark is None or newest is None:
@@ -116,10 +116,11 @@ def newest_of(marks: Iterable[Mark | None]) -> Mark | None:
     return newest
 
 
-def _order(mark: Mark, other: Mark) -> int:
+def _order(mark: Mark, other: Mark) -> tuple[int, int]:
     if mark.app == other.app:
-        return mark.batch
-    return mark.era if mark.era != other.era else mark.at_ms
+        # A checkpoint that went back (a repair, an older copy) gives the numbers of its batches again, with other ends.
+        return sum(sum(parts.values()) for parts in mark.ends.values()), mark.batch
+    return (mark.era, 0) if mark.era != other.era else (mark.at_ms, 0)
 
 
 def next_era(marks: Iterable[Mark | None], app: str | None) -> int:

@@ -1,4 +1,4 @@
-"""What alerts, runbooks and RECOVERY.md tell people to do can be done: commands, options, settings, tables and metrics exist."""
+"""What alerts, runbooks and RECOVERY.md tell people to do can be done: commands, settings, tables and metrics exist."""
 
 import re
 import shlex

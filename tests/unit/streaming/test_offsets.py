@@ -1,5 +1,6 @@
 """Offsets in commits, checkpoints and at a start."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from streaming.lost_records import (
     write_start_instruction,
 )
 from streaming.start_landing import choose_start_offsets, first_offsets, select_valid_marks
+from streaming.vanished_commits import FinishedBatch, find_vanished_commits
 
 LOG = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"a":{"0":5,"1":7},"b":{"0":0}}'
 
@@ -66,6 +68,17 @@ def test_of_two_checkpoints_the_later_commit_counts_and_not_the_higher_offset() 
     old, new = mark(900, 1000, app="old", at_ms=1), mark(5, 10, app="new", at_ms=2)
     assert newest_of([old, new]) is new
     assert newest_of([new, None, old]) is new
+
+
+def test_a_checkpoint_that_went_back_numbers_its_batches_again_so_their_ends_decide() -> None:
+    before, after = mark(20, 30, batch=2), mark(10, 60, batch=1)
+    assert newest_of([before, after]) is newest_of([after, before]) is after
+    # With the older mark, the checkpoint would look as if it were past all tables.
+    now = FinishedBatch(after.app, 1, {"a": {0: 60}})
+    versions = {"readings": 5, "dead_letters": 3}
+    marks = [replace(each, versions={"readings": 4, "dead_letters": 2}) for each in (before, after)]
+    assert find_vanished_commits(newest_of(marks), versions, now) == []
+    assert find_vanished_commits(newest_of(marks[:1]), versions, now) != []
 
 
 def test_a_repair_has_records_read_again_from_an_earlier_offset() -> None:
