@@ -12,6 +12,7 @@ from typing import Final
 from ingest.contract.errors import RetryableError
 from lakehouse.changes import newest_version
 from lakehouse.commit_metadata import CommitMetadata, metadata_text
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.health import commit_actions
 from lakehouse.paths import log_name
 from lakehouse.tables import TABLES
@@ -43,7 +44,7 @@ def consistent_versions(root: Path, names: Iterable[str]) -> dict[str, int]:
 
 def _behind(root: Path, versions: Mapping[str, int]) -> set[str]:
     """Return the tables of which another table names a later version."""
-    named = (_named(root / name, version) for name, version in versions.items())
+    named = (_named(root / name, version) for name, version in versions.items() if name in ALL_TABLES)
     return {
         source for each in named for source, wanted in each.items() if source in versions and wanted > versions[source]
     }

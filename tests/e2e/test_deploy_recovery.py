@@ -20,7 +20,7 @@ from tests.support.shell_page import ROOT, Reader, blocks, run_page
 
 pytestmark = pytest.mark.promise("P1")
 
-BLOCK_SECONDS = 900.0
+BLOCK_SECONDS = 1200.0
 
 
 def test_tables_of_a_backup_of_a_running_pipeline_belong_together(
@@ -42,6 +42,7 @@ def test_tables_of_a_backup_of_a_running_pipeline_belong_together(
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.setenv("TIDEGATE_DATA", "tidegate-data")
+    monkeypatch.setenv("TIDEGATE_EMBEDDED__READY_TIMEOUT_SECONDS", "900")
     found = Reader(tmp_path, block_seconds=BLOCK_SECONDS)
     yield found
     found.close()
