@@ -78,7 +78,7 @@ def check_copy(folder: Path, version: int) -> None:
     if not faults and (missing := missing_files(folder)):
         faults = [f"it lacks {len(missing)} data files, such as {missing[0].path}"]
     if faults:
-        message = f"The copy of the table in {folder} is not whole: {'; '.join(faults[:3])}. Use another copy."
+        message = f"The copy of the table in {folder} is not whole: {'; '.join(faults[:3])}. Make or use another copy."
         raise FatalError(message)
 
 

@@ -41,7 +41,7 @@ _JOURNALS: Final = ("_corrections.jsonl", "_erasures", "_redrive")
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """Content of a backup: the time of its versions, the tables, and the next Kafka offsets after them."""
+    """Content of a backup: the time of its versions, the tables, and where in Kafka a restored stream begins to read."""
 
     at: datetime
     tables: Sequence[TableCopy]
@@ -92,7 +92,7 @@ def back_up(root: Path, to: Path, *, former: Path | None = None) -> BackupReport
         for name, version in versions.items()
     ]
     mark = newest_of(newest_mark(str(tables), name) for name in TABLES)
-    report = BackupReport(at, copies, mark.reach if mark else {})
+    report = BackupReport(at, copies, mark.starts if mark else {})
     write_json(partial / MANIFEST, report.to_dict())
     os.sync()
     partial.rename(to)
