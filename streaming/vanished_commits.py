@@ -85,9 +85,14 @@ def find_vanished_commits(
 
 
 def replay_from(lost: VanishedCommits, marks: Iterable[Mark], newest: Mark | None, begin: Offsets) -> Offsets:
-    """Return where to read again: the start of the newest batch at which the table was as it is now."""
-    if newest is None or not lost.table:
-        return newest.ends if newest is not None else begin
+    """Return where to read again: the start of the newest batch at which the table was as it is now.
+
+    Without any mark all of it is read again. `begin` is only where this checkpoint began: an earlier one may have read before.
+    """
+    if newest is None:
+        return {topic: dict.fromkeys(parts, 0) for topic, parts in begin.items()}
+    if not lost.table:
+        return newest.ends
     best: Mark | None = None
     for mark in marks:
         if mark.versions and mark.versions.get(lost.table, lost.wanted) <= lost.version:
@@ -143,10 +148,11 @@ def vanished_findings(
     for lost in find_vanished_commits(mark, _versions(uri), reached, passed_over=passed_over):
         replay = replay_from(lost, mark_history(uri, TABLES), mark, checkpoint.starts(0))
         kept = ", which only these commits counted" if lost.table == "duplicates" else ""
+        since = "from the newest batch that all tables hold" if mark is not None else "from Kafka's first record"
         yield RepairFinding(
             f"Commits are gone, as after a power cut: {lost}{kept}.",
-            "sets the checkpoint and the file of known identities aside, and lands again from the newest batch that all tables "
-            "hold; a table that has rows after it knows them, so no row lands twice",
+            f"sets the checkpoint and the file of known identities aside, and lands again {since}; a table that has rows after "
+            "it knows them, so no row lands twice",
             moves=(*checkpoint_moves(folder), *snapshot, *derived.values()),
             replay=replay,
         )

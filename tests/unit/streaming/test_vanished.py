@@ -78,7 +78,8 @@ def test_records_are_read_again_from_the_newest_batch_that_the_table_is_known_to
     assert replay_from(UNKNOWN, marks, marks[-1], {}) == END
     grown = replace(marks[-1], ends={"a": {0: 10, 1: 4}})
     assert replay_from(VanishedCommits("dead_letters", 2, 3), marks, grown, {}) == {"a": {0: 3, 1: 0}}, "added since"
-    assert replay_from(UNKNOWN, [], None, START) == START
+    # Without a mark, the checkpoint may be one that a repair began in the middle of what is lost now.
+    assert replay_from(UNKNOWN, [], None, START) == {"a": {0: 0}}
 
 
 def test_files_and_then_the_folders_that_name_them_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
