@@ -47,7 +47,7 @@ def test_a_backup_made_while_batches_land_and_kafka_together_hold_every_row_once
     sender = threading.Thread(target=send)
     sender.start()
     try:
-        wait_until(lambda: newest_version(lander.root, "readings") >= 2, what="the first batches")
+        wait_until(lambda: newest_version(lander.root, "readings") >= 2, seconds=300, what="the first batches")
         back_up(Path(lander.root), tmp_path / "backup")
         copied.set()
     finally:
