@@ -13,8 +13,6 @@ from streaming.backup import back_up, restore
 
 pytestmark = pytest.mark.promise("P1")
 
-ROUNDS = 12
-
 
 def numbers(lander: Any, table: str = "readings") -> list[int]:
     """Message numbers of the rows, a number per row, ascending."""
@@ -34,30 +32,38 @@ def forget_tables(lander: Any) -> None:
 def test_a_backup_made_while_batches_land_and_kafka_together_hold_every_row_once(
     lander: Any, new_lander: Any, record: Any, dead_letter: Any, wait_until: Any, unique_name: str, tmp_path: Path
 ) -> None:
-    copied = threading.Event()
+    copied, rounds = threading.Event(), list[int]()
 
     def send() -> None:
-        for number in range(1, 10 * ROUNDS, 10):
-            # With and without identity; a copy of an earlier message; a dead letter.
-            lander.send(record(number, seq=number), record(number + 1), dead_letter(number + 2))
-            lander.send(record(max(1, number - 30), seq=max(1, number - 30)))
-            copied.wait(0.2)
+        # With and without identity; a copy of an earlier message; a dead letter.
+        number = 10 * len(rounds) + 1
+        lander.send(record(number, seq=number), record(number + 1), dead_letter(number + 2))
+        lander.send(record(max(1, number - 30), seq=max(1, number - 30)))
+        rounds.append(number)
+
+    def send_until_copied() -> None:
+        while not copied.wait(0.2):
+            send()
 
     started = lander.start()
-    sender = threading.Thread(target=send)
+    sender = threading.Thread(target=send_until_copied)
     sender.start()
     try:
         wait_until(lambda: newest_version(lander.root, "readings") >= 2, seconds=300, what="the first batches")
         back_up(Path(lander.root), tmp_path / "backup")
-        copied.set()
     finally:
+        copied.set()
         sender.join()
+    try:
+        for _ in range(3):
+            send()
         started.query.processAllAvailable()
+    finally:
         started.landing.stop()
         started.query.stop()
         started.landing.close()
     wanted = {table: numbers(lander, table) for table in ("readings", "dead_letters", "duplicates")}
-    assert wanted["readings"] == twice(*(each for number in range(1, 10 * ROUNDS, 10) for each in (number, number + 1)))
+    assert wanted["readings"] == twice(*rounds, *(number + 1 for number in rounds))
     assert wanted["duplicates"]
     other = new_lander(f"{unique_name}-new", tmp_path / "new machine")
     other.topics = lander.topics
