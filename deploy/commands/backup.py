@@ -36,9 +36,9 @@ def backup(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Copy all tables, at versions that belong together, while the stream runs.
+    """Copy all tables while the stream runs.
 
-    DIR appears when the copy is complete. It has no checkpoint: a restored stream continues from the Kafka offsets that the
+    DIR appears when the copy is complete. The versions in it belong together. It has no checkpoint: a restored stream continues from the Kafka offsets that the
     tables name. Any Delta reader can read DIR/tables. The command needs neither Kafka nor Spark. It must take less time than
     lake.log_retention_hours, because maintenance deletes old files after that.
     """
@@ -58,7 +58,7 @@ def restore(
     data: Data = None,
     as_json: Json = False,
 ) -> None:
-    """Copy a backup to where the tables of these settings are missing.
+    """Copy a backup to where no tables are.
 
     Checks each file list first, and never replaces tables: set old tables and checkpoints aside before. With --data it also
     restores into a folder where nothing has run yet. Then start the stream: it lands the rest from Kafka.
