@@ -38,9 +38,9 @@ def backup(
 ) -> None:
     """Copy all tables while the stream runs.
 
-    DIR appears when the copy is complete. The versions in it belong together. It has no checkpoint: a restored stream continues from the Kafka offsets that the
-    tables name. Any Delta reader can read DIR/tables. The command needs neither Kafka nor Spark. It must take less time than
-    lake.log_retention_hours, because maintenance deletes old files after that.
+    DIR appears when the copy is complete. The versions in it belong together. It has no checkpoint: a restored stream continues
+    from the Kafka offsets that the tables name. Any Delta reader can read DIR/tables. The command needs neither Kafka nor
+    Spark. It must take less time than lake.log_retention_hours, because maintenance deletes old files after that.
     """
     from deploy.process_signals import keep_files_private
     from streaming.backup import back_up
