@@ -67,7 +67,8 @@ class Publisher:
     Args:
         settings: broker, credentials, protocol.
         client_id: unique at the broker.
-        window: messages published and not yet acknowledged; `publish` blocks while it is full.
+        window: messages published and not yet acknowledged, or fewer if a broker of MQTT 5 takes fewer; `publish` blocks
+            while it is full.
         acknowledged: called with the tag of each message whose PUBACK came, from the network thread.
         stop: ends the wait for a full window, which would be endless without a broker.
     """
@@ -84,7 +85,8 @@ class Publisher:
         self._settings = settings
         self._acknowledged = acknowledged or (lambda tag: None)
         self._stop = stop or threading.Event()
-        self._slots = threading.Semaphore(window)
+        self._slots, self._window = threading.Semaphore(window), window
+        self._excess = 0
         self._pending: dict[int, object] = {}
         self._early: dict[int, bool] = {}
         self._lock = threading.Lock()
@@ -170,7 +172,11 @@ class Publisher:
         self._settle(tag, failed)
 
     def _settle(self, tag: object, failed: bool) -> None:
-        self._slots.release()
+        with self._lock:
+            frees = not self._excess
+            self._excess -= not frees
+        if frees:
+            self._slots.release()
         if not failed:
             self.acknowledged_count += 1
             self._acknowledged(tag)
@@ -195,8 +201,19 @@ class Publisher:
     ) -> None:
         if reason.is_failure:
             self._refused = str(reason)
-        else:
-            self._connected.set()
+            return
+        self._narrow(getattr(properties, "ReceiveMaximum", None))
+        self._connected.set()
+
+    def _narrow(self, receive_maximum: int | None) -> None:
+        """Make the window as small as the broker's Receive Maximum: it ends the connection of a client that exceeds it."""
+        if receive_maximum is None or receive_maximum >= self._window:
+            return
+        with self._lock:
+            for _ in range(self._window - receive_maximum):
+                # A slot in use is given up when its PUBACK comes.
+                self._excess += not self._slots.acquire(blocking=False)
+            self._window = receive_maximum
 
     def _on_disconnect(
         self, client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
