@@ -273,7 +273,7 @@ class GatewayService(SessionEvents):
         backlog.hold(now_us, full=not read or self._broker.is_full)
         if backlog.since_us is None:
             return
-        if backlog.wants_ping(now_us):
+        if backlog.wants_ping(now_us, self._broker.held):
             number = self._session.ping()
             if number:
                 backlog.pinged(number, self._broker.held)

@@ -5,6 +5,9 @@ wait while the gateway is away, and while its window is full. So they may have w
 and after a full window, until the broker has sent its whole backlog. The answer to a ping shows that, because it comes
 behind everything that the broker could send before. A broker with more messages always sends as many unacknowledged ones
 as it ever does on this connection. So an answer behind fewer of them (`most`), or behind none, ends the backlog.
+
+A broker that works in several threads (HiveMQ, Artemis) answers a ping at once, and takes some milliseconds until it sends
+more. So the first ping goes out some time after the connection, and each only after the broker had time to send more.
 """
 
 from typing import Final
@@ -16,7 +19,9 @@ LEAST_WAIT_US: Final = 1_000_000
 QUIET_US: Final = 1_000_000
 """For a client that cannot ping: this long without a message ends the backlog."""
 PING_US: Final = 250_000
-"""Shortest time between two pings."""
+"""Shortest time between two pings, and between the connection and the first."""
+ROOM_US: Final = 100_000
+"""How long a broker has had room for more messages, and has not filled it, before a ping asks whether it has more."""
 
 
 class BrokerBacklog:
@@ -36,6 +41,7 @@ class BrokerBacklog:
         self._came = self._most = 0
         self._came_us = self._answered_us = 0
         self._full_us: int | None = None
+        self._room_us: int | None = None
         self._ping: tuple[int, int] | None = None
         self._now_us = 0
 
@@ -43,7 +49,8 @@ class BrokerBacklog:
         """Note a new connection; `present`: the broker kept the session."""
         self._follow_clock(now_us)
         self._is_up, self._came, self._most, self._ping, self._full_us = True, 0, 0, None, None
-        self._came_us, self._answered_us = now_us, 0
+        self._came_us = self._answered_us = now_us
+        self._room_us = None
         if not present:
             self.since_us = None
         elif self.since_us is None:
@@ -61,7 +68,8 @@ class BrokerBacklog:
         """Note how many messages came, and how many are held unacknowledged."""
         self._follow_clock(now_us)
         self._came += count
-        self._most = max(self._most, held)
+        if held >= self._most:
+            self._most, self._room_us = held, None
         self._came_us = now_us
         self.heard(now_us)
 
@@ -73,7 +81,7 @@ class BrokerBacklog:
         elif self._full_us is None:
             self._full_us = now_us
         elif now_us - self._full_us >= LEAST_WAIT_US:
-            self.since_us, self._full_us = self._full_us, None
+            self.since_us, self._full_us, self._room_us = self._full_us, None, None
 
     def end(self, oldest_us: int | None) -> None:
         """Note that the connection is gone; the oldest unacknowledged message came at `oldest_us`, and will come again."""
@@ -92,11 +100,16 @@ class BrokerBacklog:
         known = self.since_us if self.since_us is not None else self.known_us or 0
         return known if oldest_us is None else min(known, oldest_us)
 
-    def wants_ping(self, now_us: int) -> bool:
-        """Return whether a ping may give new information now."""
+    def wants_ping(self, now_us: int, held: int) -> bool:
+        """Return whether a ping may give new information now, while `held` messages are unacknowledged."""
         self._follow_clock(now_us)
-        waits = self._is_up and self.since_us is not None and self._ping is None
-        return waits and now_us - self._answered_us >= PING_US
+        if held and held >= self._most:
+            self._room_us = None
+        elif self._room_us is None:
+            self._room_us = now_us
+        if not self._is_up or self.since_us is None or self._ping is not None or self._room_us is None:
+            return False
+        return now_us - self._room_us >= ROOM_US and now_us - self._answered_us >= PING_US
 
     def pinged(self, number: int, held: int) -> None:
         """Note that ping `number` goes out, behind the acknowledgements of all but `held` messages."""
@@ -124,6 +137,7 @@ class BrokerBacklog:
         if back_us > 0:
             self._came_us, self._answered_us = self._came_us - back_us, self._answered_us - back_us
             self._full_us = self._full_us and self._full_us - back_us
+            self._room_us = self._room_us and self._room_us - back_us
             self.since_us, self.known_us = (at and at - back_us for at in (self.since_us, self.known_us))
 
     def _finish(self, now_us: int) -> None:

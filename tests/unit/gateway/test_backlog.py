@@ -15,7 +15,7 @@ NOW = 1_764_331_200 * SECOND
 def test_a_first_connection_without_a_session_has_no_backlog() -> None:
     backlog = BrokerBacklog()
     backlog.begin(NOW, present=False)
-    assert (backlog.waits_since_us(NOW + 60 * SECOND), backlog.wants_ping(NOW)) == (None, False)
+    assert (backlog.waits_since_us(NOW + 60 * SECOND), backlog.wants_ping(NOW, 0)) == (None, False)
 
 
 def test_a_kept_session_that_nobody_knows_of_may_hold_messages_of_any_age() -> None:
@@ -84,8 +84,8 @@ def test_a_clock_that_is_set_back_hides_no_wait_and_stops_no_ping(back: int) -> 
     backlog.received(1, 1, NOW + 61 * SECOND)
     backlog.answered(1, NOW + 61 * SECOND)
     later = NOW + 62 * SECOND - step
-    assert not backlog.wants_ping(later)
-    assert backlog.wants_ping(later + PING_US)
+    assert not backlog.wants_ping(later, 0)
+    assert backlog.wants_ping(later + PING_US, 0)
     later += PING_US
     backlog.end(None)
     backlog.begin(later, present=True)
@@ -156,7 +156,7 @@ def test_whatever_the_order_all_that_was_kept_is_marked_and_the_backlog_ends(
             held -= 1
             broker.unacknowledged -= 1
             broker.send()
-        elif name == "turn" and backlog.wants_ping(now):
+        elif name == "turn" and backlog.wants_ping(now, held):
             broker.pings += 1
             backlog.pinged(broker.pings, held)
             broker.wire.append(broker.pings)
@@ -166,4 +166,32 @@ def test_whatever_the_order_all_that_was_kept_is_marked_and_the_backlog_ends(
     for _ in range(5 * (kept + len(steps)) + 10):
         for name in ("read", "acknowledge", "turn"):
             step(name)
+    assert backlog.since_us is None
+
+
+@pytest.mark.parametrize("late_ms", [5, 60, 95])
+@pytest.mark.parametrize("window", [7, 100])
+def test_a_broker_that_answers_at_once_and_sends_late_hides_no_wait(window: int, late_ms: int) -> None:
+    """As HiveMQ and Artemis: threads of their own send messages, so a ping overtakes those that are not sent yet."""
+    backlog, broker, held, pings = BrokerBacklog(), Broker(35, window), 0, 0
+    backlog.begin(NOW, present=True)
+    sends_at, marked = NOW + late_ms * 1000, 0
+    for now in range(NOW, NOW + 3 * SECOND, 1000):
+        if now == sends_at:
+            broker.send()
+        while broker.wire:
+            came, held = broker.wire.popleft(), held + 1
+            marked += came == "kept" and backlog.waits_since_us(now) == 0
+            backlog.received(1, held, now)
+        if held and now % 10_000 == 0:
+            held = broker.unacknowledged = 0
+            sends_at = now + late_ms * 1000
+        if backlog.wants_ping(now, held):
+            pings += 1
+            backlog.pinged(pings, held)
+            backlog.answered(pings, now)
+        if (now - NOW) // 1000 % 100 == 50:
+            broker.queue.append("live")
+            sends_at = max(sends_at, now + 1000)
+    assert marked == 35
     assert backlog.since_us is None
