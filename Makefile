@@ -1,6 +1,6 @@
 # Each target is a few lines, and CI calls the same targets. Paths are relative, so a folder with spaces works.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test coverage check audit commits index image bench chaos soak mutants helm lock
+.PHONY: help setup up down test coverage check audit commits index image bench chaos conformance soak mutants helm lock
 SHELL := /bin/sh
 # The first Python that runs and is new enough (a version manager's stand-in may exist and fail).
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -8,7 +8,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 VENV := .venv/bin/python
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: ## create .venv from constraints.txt and download the JVM parts (a second run is quick and offline)
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed, but none was found. Install it, or name it: make setup PYTHON=/path/to/python3" >&2; exit 69; }
@@ -64,6 +64,11 @@ chaos: setup ## break each part for minutes under load and account for every mes
 	@$(VENV) -m tests.fuzz.run --provide
 	@$(VENV) -m tests.fuzz.run
 	@$(VENV) -m tests.fuzz.cost
+
+conformance: setup ## fetch ActiveMQ Artemis and HiveMQ CE (30 MB), and run the gateway's broker suite on all brokers (ARGS="-k artemis")
+	@$(VENV) -m tests.support.apt mosquitto
+	@$(VENV) -m tests.support.brokers
+	@$(VENV) -m pytest -m contract tests/contract/test_gateway_brokers.py $(ARGS)
 
 soak: setup ## run everything for two hours at 200 messages/s with a random fault per minute, and check what grows (ARGS="--minutes 10")
 	@$(VENV) -m tests.support.apt mosquitto

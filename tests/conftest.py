@@ -55,6 +55,7 @@ pytest_plugins = [
     "tests.support.counters",
     "tests.support.dead_letters",
     "tests.support.cut_log",
+    "tests.support.brokers",
 ]
 """Modules whose fixtures all tests may use. Tests import other names from them as from any package."""
 

@@ -32,6 +32,7 @@ __all__ = [
     "jmx_agent",
     "kafka_classpath",
     "main",
+    "pyspark_jar",
     "read_lock",
     "spark_jars",
     "zookeeper_classpath",
@@ -114,14 +115,14 @@ def cache_dir() -> Path:
 
 
 def fetch_jars(
-    group: Group, progress: Callable[[str], None], *, cache: Path | None = None, verify: bool = False
+    group: Group | Sequence[Jar], progress: Callable[[str], None], *, cache: Path | None = None, verify: bool = False
 ) -> None:
     """Have all jars of `group` in the cache. Two runs at once are safe: the second waits for the first.
 
     Of `all`, the JMX agent is there if it can be had: if it is the only one that cannot, `progress` gets a sentence about it.
 
     Args:
-        group: what is needed.
+        group: what is needed: a group of the lock list, or jars of another list. Ivy fetches one version of a module at once.
         progress: called at least every 2 s while something is fetched.
         cache: another folder than `cache_dir()`.
         verify: hash existing files too, and fetch wrong ones again.
@@ -130,7 +131,7 @@ def fetch_jars(
         UnavailableError: a part cannot be had or has another hash; names it and the next step.
     """
     folder = cache or cache_dir()
-    wanted = [jar for jar in read_lock() if jar.part in _MEMBERS[group]]
+    wanted = [jar for jar in read_lock() if jar.part in _MEMBERS[group]] if isinstance(group, str) else list(group)
     if not verify and not _missing(wanted, folder):
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -155,7 +156,7 @@ def spark_jars(cache: Path | None = None) -> list[Path]:
 def kafka_classpath(cache: Path | None = None) -> list[Path]:
     """All that the embedded Kafka and its tools run on: own jars, then those shared with pyspark."""
     own = [_located(jar, cache) for jar in read_lock() if jar.part in _MEMBERS["kafka"]]
-    return own + [_pyspark_jar(name) for name in _SHARED_WITH_PYSPARK]
+    return own + [pyspark_jar(name) for name in _SHARED_WITH_PYSPARK]
 
 
 def zookeeper_classpath(cache: Path | None = None) -> list[Path]:
@@ -164,7 +165,7 @@ def zookeeper_classpath(cache: Path | None = None) -> list[Path]:
         jar for jar in read_lock() if jar.part == "zookeeper" or (jar.part == "kafka" and jar.group != KAFKA_GROUP)
     )
     own = [_located(jar, cache) for jar in wanted]
-    return own + [_pyspark_jar(name) for name in (*_SHARED_WITH_PYSPARK, *_ZOOKEEPER_OF_PYSPARK)]
+    return own + [pyspark_jar(name) for name in (*_SHARED_WITH_PYSPARK, *_ZOOKEEPER_OF_PYSPARK)]
 
 
 def jmx_agent(cache: Path | None = None) -> Path:
@@ -182,7 +183,12 @@ def _located(jar: Jar, cache: Path | None) -> Path:
 
 
 @functools.cache
-def _pyspark_jar(name: str) -> Path:
+def pyspark_jar(name: str) -> Path:
+    """Return a jar that the pyspark package brings, by its name without the version.
+
+    Raises:
+        UnavailableError: the package has none or several of this name.
+    """
     # Found without importing pyspark: only lakehouse and streaming may, and it is slow.
     spec = importlib.util.find_spec("pyspark")
     folder = Path(spec.origin).parent / "jars" if spec and spec.origin else Path()
@@ -251,7 +257,7 @@ def _fetch(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -
     java, mirror = find_java(), maven.find_mirror(Path.home())
     coordinates = [(jar.group, jar.name, jar.version) for jar in jars]
     progress(f"JVM parts: fetching {len(jars)}, {_megabytes(jars):.1f} MB")
-    process = maven.start_ivy(java, _pyspark_jar("ivy"), work, coordinates, mirror)
+    process = maven.start_ivy(java, pyspark_jar("ivy"), work, coordinates, mirror)
     try:
         _watch(process, jars, work, progress)
     finally:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -35,6 +35,8 @@ class GatewayRig:
         policy: ReadingPolicy | None = None,
         read_routes: ReadRoutes = no_route_update,
         make_lease: Callable[[MemoryLog], GatewayLease] | None = None,
+        mqtt: Mapping[str, Any] | None = None,
+        route: RouteSettings | None = None,
         **limits: Any,
     ) -> None:
         self.log = MemoryLog()
@@ -42,13 +44,11 @@ class GatewayRig:
         self.stop = threading.Event()
         self.opened = 0
         self.refuse_open = 0
-        mqtt = MqttSettings.model_validate(
-            {"port": broker.port, "protocol": broker.protocol, "reconnect_max_seconds": 0.05, "client_id": "gate"}
-        )
+        session = {"port": broker.port, "protocol": broker.protocol, "reconnect_max_seconds": 0.05, "client_id": "gate"}
         self.service = GatewayService(
-            mqtt,
+            MqttSettings.model_validate({**session, **(mqtt or {})}),
             GatewaySettings(**limits),
-            (RouteSettings(filter="site/#"),),
+            (route or RouteSettings(filter="site/#"),),
             self._open,
             GatewayMetrics(registry, reasons=Reason, ignored_reasons=IgnoredReason),
             policy=policy,

@@ -30,6 +30,8 @@ class Heard(SessionEvents):
 
     def __init__(self) -> None:
         self.epochs: list[int] = []
+        self.begins: list[int] = []
+        """For each epoch: the messages before it."""
         self.lost_sessions: list[bool] = []
         self.messages: list[Received] = []
         self.losses: list[str] = []
@@ -38,6 +40,7 @@ class Heard(SessionEvents):
 
     def connected(self, epoch: int, *, session_lost: bool) -> None:
         self.epochs.append(epoch)
+        self.begins.append(len(self.messages))
         self.lost_sessions.append(session_lost)
 
     def disconnected(self, why: str) -> None:
@@ -55,7 +58,7 @@ class Heard(SessionEvents):
 
 
 class SessionRig:
-    def __init__(self, broker: Any, **settings: Any) -> None:
+    def __init__(self, broker: Any, *, window: int = 100, **settings: Any) -> None:
         self.heard = Heard()
         self.settings = MqttSettings.model_validate(
             {
@@ -68,8 +71,10 @@ class SessionRig:
             }
         )
         self.ahead = 0.0
+        self.taken = 0
+        """Messages that `take` of tests/support/brokers.py has acknowledged, or that belong to earlier connections."""
         self.session = MqttSession(
-            self.settings, window=100, events=self.heard, clock=lambda: time.monotonic() + self.ahead
+            self.settings, window=window, events=self.heard, clock=lambda: time.monotonic() + self.ahead
         )
         broker.pump = self.pump
 
