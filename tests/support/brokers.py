@@ -105,7 +105,7 @@ class RunningBrokers:
             pytest.skip(f"{missing}: make conformance fetches it")
         if kind not in self._servers:
             folder = self._folder / kind
-            folder.mkdir()
+            folder.mkdir(exist_ok=True)
             self._servers[kind] = BrokerServer(_part(kind, folder), folder / "stdout.log", USER, PASSWORD)
         elif not self._servers[kind].alive:
             self._servers[kind].start()
