@@ -65,7 +65,7 @@ chaos: setup ## break each part for minutes under load and account for every mes
 	@$(VENV) -m tests.fuzz.run
 	@$(VENV) -m tests.fuzz.cost
 
-conformance: setup ## fetch ActiveMQ Artemis and HiveMQ CE (30 MB), and run the gateway's broker suite on all brokers (ARGS="-k artemis")
+conformance: setup ## fetch ActiveMQ Artemis and HiveMQ CE (35 MB), and run the gateway's broker suite on all brokers (ARGS="-k artemis")
 	@$(VENV) -m tests.support.apt mosquitto
 	@$(VENV) -m tests.support.brokers
 	@$(VENV) -m pytest -m contract tests/contract/test_gateway_brokers.py $(ARGS)

@@ -47,7 +47,7 @@ def test_a_message_without_puback_comes_again_and_an_acknowledged_one_never(scen
 
 
 def test_a_message_comes_again_however_often_the_link_breaks(scene: Scene) -> None:
-    """Artemis deletes a message after ten deliveries without PUBACK, unless its settings say otherwise."""
+    """More often than Artemis's max-delivery-attempts (10), after which it deletes a message of other protocols."""
     gate = scene.gate()
     scene.queue(gate, 1, 2, 3)
     for times in range(1, 13):

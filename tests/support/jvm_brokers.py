@@ -165,8 +165,7 @@ class Artemis(_JvmBroker):
             f'<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">\n{lines}'
             f'<acceptors><acceptor name="mqtt">{escape(address)}</acceptor></acceptors>\n'
             f'<security-settings><security-setting match="#">\n{permissions}</security-setting></security-settings>\n'
-            # Its default deletes a message after ten deliveries without PUBACK.
-            '<address-settings><address-setting match="#"><max-delivery-attempts>-1</max-delivery-attempts>'
+            '<address-settings><address-setting match="#">'
             "<address-full-policy>PAGE</address-full-policy></address-setting></address-settings>\n"
             "</core></configuration>\n"
         )
