@@ -7,7 +7,7 @@ from pydantic import BaseModel, SecretStr
 
 from deploy.settings_file import MASK, SECRET_NAME
 
-__all__ = ["mask_secrets", "note_secrets"]
+__all__ = ["mask_secrets", "note_secret", "note_secrets"]
 
 SHORTEST: Final = 6
 """A shorter secret may be a part of usual words, which would become unreadable."""
@@ -17,7 +17,14 @@ _noted: set[str] = set()
 
 def note_secrets(model: BaseModel) -> None:
     """Remember the secrets of these settings for `mask_secrets`."""
-    _noted.update(secret for secret in _secrets_in(model) if len(secret) >= SHORTEST)
+    for secret in _secrets_in(model):
+        note_secret(secret)
+
+
+def note_secret(secret: str) -> None:
+    """Remember one more secret for `mask_secrets`."""
+    if len(secret) >= SHORTEST:
+        _noted.add(secret)
 
 
 def mask_secrets(text: str) -> str:

@@ -8,7 +8,7 @@ from ingest.client_certificate import check_key_file, read_certificates, read_ke
 from ingest.contract.errors import ConfigError
 from ingest.kafka_settings import KafkaSettings
 
-__all__ = ["check_login", "java_flags", "java_login", "librdkafka_login", "user_name"]
+__all__ = ["OAUTH", "check_login", "java_flags", "java_login", "librdkafka_login", "user_name"]
 
 OAUTH: Final = "OAUTHBEARER"
 _FILES: Final = {

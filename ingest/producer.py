@@ -16,6 +16,7 @@ from ingest.clients import RepeatedMessageFilter, make_client
 from ingest.contract.errors import FatalError
 from ingest.kafka_settings import KafkaSettings
 from ingest.log import BatchDone, DeliveryError, Done, Failure, LogFull
+from ingest.login_renewal import LoginRenewal
 from ingest.record_limits import LearnedLimits, RecordLimits
 from ingest.security import RECORD_OVERHEAD_BYTES, producer_conf
 from ingest.topics.describe import topic_limits
@@ -160,6 +161,7 @@ class KafkaWriter:
         self._closed = False
         self._waiting: deque[ProducerBatch] = deque()
         self._flying: list[ProducerBatch] = []
+        self._login = LoginRenewal(settings)
         conf = producer_conf(
             settings,
             client_id=client_id,
@@ -200,6 +202,8 @@ class KafkaWriter:
         """See LogWriter."""
         before = self._reported
         began = time.monotonic()
+        if self._producer is not None:
+            self._login.apply(self._producer)
         self._send()
         while self._producer is not None:
             self._producer.poll(0.0)

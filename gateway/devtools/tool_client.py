@@ -4,7 +4,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode
 
 from gateway.gateway_settings import MqttSettings
-from gateway.mqtt.paho_client import authenticate
+from gateway.mqtt.paho_client import authenticate, set_user
 from gateway.mqtt.tls import fault_text, pending_alert
 from gateway.safe_text import show_text
 
@@ -38,6 +38,7 @@ class ToolClient(paho.Client):
 
     def reconnect(self) -> MQTTErrorCode:
         """Connect; paho's loop calls it for each attempt and forgets why one failed."""
+        set_user(self, self._settings)
         try:
             return super().reconnect()
         except OSError as error:

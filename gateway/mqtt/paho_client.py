@@ -33,6 +33,7 @@ __all__ = [
     "read_bytes",
     "send",
     "send_disconnect",
+    "set_user",
     "subscriptions",
 ]
 
@@ -87,11 +88,16 @@ def authenticate(client: paho.Client, settings: MqttSettings) -> None:
     Raises:
         ConfigError: a certificate or key of `[mqtt]` cannot be used.
     """
+    set_user(client, settings)
+    if settings.tls:
+        client.tls_set_context(client_context(settings))
+
+
+def set_user(client: paho.Client, settings: MqttSettings) -> None:
+    """Give the client its user and the password that its file has now; before each connection, as it may have changed."""
     if settings.username is not None:
         password = settings.password
         client.username_pw_set(settings.username, None if password is None else password.get_secret_value())
-    if settings.tls:
-        client.tls_set_context(client_context(settings))
 
 
 def _from_paho(message: paho.MQTTMessage) -> Received:

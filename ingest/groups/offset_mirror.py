@@ -12,6 +12,7 @@ from ingest.clients import make_client
 from ingest.contract.errors import RetryableError
 from ingest.contract.topics import DEAD_LETTERS, READINGS
 from ingest.kafka_settings import KafkaSettings
+from ingest.login_renewal import LoginRenewal
 from ingest.security import consumer_conf
 from ingest.topics.admin import TIMEOUT_SECONDS, admin_client, await_deleted
 from ingest.topics.offsets import end_offsets
@@ -43,7 +44,7 @@ class OffsetMirror:
     """
 
     def __init__(self, settings: KafkaSettings, group: str) -> None:
-        self._group = group
+        self._group, self._login = group, LoginRenewal(settings)
         conf = consumer_conf(settings, client_id=f"{group}-mirror", group=group) | {"error_cb": lambda _error: None}
         self._consumer = make_client(Consumer, conf | {"socket.timeout.ms": 10_000, "log_level": 2}, settings)
         self._changed = threading.Condition()
@@ -98,6 +99,7 @@ class OffsetMirror:
             return offsets
 
     def _commit(self, offsets: Offsets) -> str | None:
+        self._login.apply(self._consumer)
         wanted = [TopicPartition(topic, p, offset) for topic, parts in offsets.items() for p, offset in parts.items()]
         try:
             done = self._consumer.commit(offsets=wanted, asynchronous=False)

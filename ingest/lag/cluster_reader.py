@@ -13,6 +13,7 @@ from ingest.clients import make_client
 from ingest.contract.errors import RetryableError
 from ingest.kafka_settings import KafkaSettings
 from ingest.lag.cluster_state import PartitionState, TopicRetention, TopicSettings
+from ingest.login_renewal import LoginRenewal
 from ingest.security import client_conf, consumer_conf
 
 __all__ = ["ClusterReader", "monitor_conf"]
@@ -57,6 +58,7 @@ class ClusterReader:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self.reason, self._servers = "", settings.bootstrap_servers
+        self._login = LoginRenewal(settings)
         self._consumer = make_client(Consumer, monitor_conf(settings, CLIENT_ID, self._note), settings)
         quiet: dict[str, Any] = {"error_cb": lambda _error: None, "log_level": 0, "socket.timeout.ms": 5000}
         self._admin = make_client(AdminClient, client_conf(settings, client_id=CLIENT_ID) | quiet, settings)
@@ -67,6 +69,7 @@ class ClusterReader:
         Raises:
             RetryableError: Kafka does not answer.
         """
+        self._login.apply(self._consumer, self._admin)
         self._consumer.poll(0)
         try:
             found = self._consumer.list_topics(timeout=timeout_seconds)
@@ -153,6 +156,7 @@ class ClusterReader:
 
     def newest(self, topic: str, partition: int, timeout_seconds: float) -> tuple[int, int] | None:
         """Return offset and time in ms of the partition's newest record; None where Kafka does not return it."""
+        self._login.apply(self._consumer, self._admin)
         asked = {TopicPartition(topic, partition): OffsetSpec.max_timestamp()}
         for future in self._admin.list_offsets(asked, request_timeout=timeout_seconds).values():
             try:

@@ -10,6 +10,7 @@ from ingest.clients import make_client
 from ingest.contract.errors import RetryableError
 from ingest.kafka_settings import KafkaSettings
 from ingest.lag.cluster_reader import monitor_conf
+from ingest.login_renewal import LoginRenewal
 
 __all__ = ["GroupReader"]
 
@@ -30,7 +31,7 @@ class GroupReader:
 
     def __init__(self, settings: KafkaSettings, group: str, on_error: Callable[[KafkaError], None]) -> None:
         self.refused: dict[str, str] = {}
-        self._group = group
+        self._group, self._login = group, LoginRenewal(settings)
         self._consumer = make_client(Consumer, monitor_conf(settings, group, on_error), settings)
         self._met: set[str] = set()
 
@@ -41,6 +42,7 @@ class GroupReader:
             RetryableError: Kafka does not return the offsets: a new cluster has no coordinator at first, and the user may lack
                 the right to see this group. The error shows that the lag is unknown.
         """
+        self._login.apply(self._consumer)
         if not partitions:
             return {}
         self._consumer.poll(0)

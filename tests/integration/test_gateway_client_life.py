@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from deploy.settings_secrets import FileSecret
+from gateway.devtools.publisher import Publisher
+from gateway.gateway_settings import MqttSettings
 from gateway.mqtt.backoff import QUICK_LOSSES
 from ingest.contract.errors import ConfigError, FatalError
 from tests.support.scripted_broker import CONNECT, DISCONNECT, SUBSCRIBE
@@ -49,6 +52,50 @@ def test_wrong_credentials_are_a_sentence_and_a_pause_not_an_end(scripted_broker
     assert rig.heard.epochs == []
     scripted_broker.accept().handshake()
     rig.until(lambda: rig.session.connected)
+
+
+def test_each_connection_logs_in_with_the_password_that_its_file_has_then(scripted_broker: Any, tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.touch(0o600)
+    file.write_text("first-secret")
+    rig = SessionRig(scripted_broker, username="gw", password=FileSecret(str(file), "mqtt.password"))
+    link = scripted_broker.accept()
+    assert b"first-secret" in link.packet(CONNECT).body
+    link.connack()
+    link.suback(link.packet(SUBSCRIBE).mid)
+    rig.until(lambda: rig.session.connected)
+    for password in ("second-secret", "a third secret"):
+        file.write_text(password)
+        assert link.quiet() == [], "an open connection stays"
+        link.close()
+        link = scripted_broker.accept()
+        assert password.encode() in link.packet(CONNECT).body
+        link.connack(session_present=True)
+        rig.until(lambda: rig.session.connected)
+
+
+def test_the_canary_and_the_tools_log_in_with_the_password_that_its_file_has_then(
+    scripted_broker: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "password"
+    file.touch(0o600)
+    file.write_text("first-secret")
+    login = {"username": "canary", "password": FileSecret(str(file), "mqtt.password")}
+    settings = MqttSettings.model_validate(
+        {"port": scripted_broker.port, "protocol": scripted_broker.protocol, **login}
+    )
+    publisher = Publisher(settings, client_id="canary")
+    publisher._client.reconnect_delay_set(1, 1)
+    publisher._client.begin()
+    try:
+        link = scripted_broker.accept()
+        assert b"first-secret" in link.packet(CONNECT).body
+        link.connack()
+        file.write_text("second-secret")
+        link.close()
+        assert b"second-secret" in scripted_broker.accept().packet(CONNECT).body
+    finally:
+        publisher.close()
 
 
 def test_a_taken_over_session_ends_the_process_instead_of_a_fight(scripted_broker: Any, mqtt_rig: SessionRig) -> None:

@@ -1,15 +1,18 @@
 """Secrets in files: `file:PATH` in any secret setting, and files that are refused."""
 
+import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from deploy.cli import run
+from deploy.secret_values import mask_secrets
 from deploy.settings import Settings, load_settings, masked_settings
 from deploy.settings_faults import ValueOrigins
-from deploy.settings_secrets import read_secret_files
+from deploy.settings_secrets import FileSecret, read_secret_files
 from ingest.contract.errors import ConfigError
 from tests.support.secret_settings import secret_paths, with_secrets
 
@@ -114,3 +117,46 @@ def test_a_secret_of_root_may_be_readable_by_its_group_as_kubernetes_mounts_it(
         write(mode=mode)
         with pytest.raises(ConfigError, match="chmod 600"):
             load_settings(environ=environ)
+
+
+def test_a_secret_follows_its_file_through_every_copy_of_the_settings(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tidegate.settings")
+    reference = f"file:{write(b'first-secret')}"
+    settings = load_settings(environ={"TIDEGATE_MQTT__CANARY__PASSWORD": reference})
+    copies = (settings.mqtt.with_login("canary"), Settings.model_validate(settings.model_dump()).mqtt.canary)
+    passwords = [one.password for one in copies if one is not None]
+    write(b"second-secret")
+    for password in passwords:
+        assert password is not None
+        assert password.get_secret_value() == "second-secret"
+        assert password == SecretStr("second-secret") and SecretStr("second-secret") == password
+        assert password != SecretStr("first-secret")
+        assert "secret" not in f"{password!r} {password}"
+    assert caplog.text.count("mqtt.canary.password has changed") == 1
+    for logged in ("a second-secret b", "a first-secret b"):
+        assert "secret" not in mask_secrets(logged)
+
+
+def test_a_new_file_that_cannot_be_used_leaves_the_former_secret_and_says_so_once(
+    write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = write(b"first-secret")
+    secret = FileSecret(str(file), "kafka.sasl_password")
+    bad: dict[str, Callable[[], object]] = {
+        "is empty": lambda: write(b""),
+        "chmod 600": lambda: write(b"open-secret", 0o644),
+        "No such file": file.unlink,
+    }
+    for words, damage in bad.items():
+        caplog.clear()
+        damage()
+        assert [secret.get_secret_value() for _ in range(3)] == ["first-secret"] * 3
+        assert caplog.text.count("The former secret stays in use. kafka.sasl_password: ") == 1
+        assert words in caplog.text
+    write(b"open-secret", 0o644)
+    assert secret.get_secret_value() == "first-secret"
+    file.chmod(0o600)
+    assert secret.get_secret_value() == "open-secret", "a chmod is a change, too"
+    assert "open-secret" not in caplog.text
