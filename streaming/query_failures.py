@@ -18,6 +18,12 @@ _KAFKA_AWAY: Final = (
     "Failed to create new KafkaAdminClient",
     "Connection refused",
 )
+_LOGIN_REFUSED: Final = (
+    "SaslAuthenticationException",
+    "SslAuthenticationException",
+    "credentials with SASL mechanism",
+    "Authentication failed: Invalid username or password",
+)
 _DISK_FULL: Final = ("No space left on device", "Disk quota exceeded", "not enough space")
 _DATA_LOSS: Final = ("KAFKA_DATA_LOSS", "data may have been lost", "data was lost", "OffsetOutOfRangeException")
 _MEMORY: Final = ("OutOfMemoryError", "GC overhead limit")
@@ -37,10 +43,10 @@ def classify_query_failure(error: BaseException, *, bootstrap_servers: str, log:
             f"Kafka lost records that were not stored yet ({_first_line(text)}). No record is skipped without a report: "
             "`tidegate repair` and the next start name the exact ranges and the next step."
         )
-    if _any(_KAFKA_AWAY, text):
-        return RetryableError(
-            f"Kafka at {bootstrap_servers} does not answer; landing waits for it.", retry_after_seconds=1.0
-        )
+    if _any(_KAFKA_AWAY + _LOGIN_REFUSED, text):
+        # The next start of the query logs in with the password that its file has then.
+        what = "refuses the login of [kafka]" if _any(_LOGIN_REFUSED, text) else "does not answer"
+        return RetryableError(f"Kafka at {bootstrap_servers} {what}; landing waits for it.", retry_after_seconds=1.0)
     if _any(_MEMORY, text):
         return FatalError(
             f"Spark ran out of memory: raise stream.driver_memory or lower stream.max_records_per_batch. See {log}."

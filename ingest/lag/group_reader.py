@@ -72,6 +72,7 @@ class GroupReader:
         Returns:
             None where Kafka has no such record. Positions without an answer in time are missing.
         """
+        self._login.apply(self._consumer)
         if not positions:
             return {}
         left, found = set(positions), dict[Where, Message | None]()

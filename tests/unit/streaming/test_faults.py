@@ -15,6 +15,17 @@ from streaming.query_failures import classify_query_failure
             RetryableError,
             "Kafka at k:1",
         ),
+        (
+            "[STREAM_FAILED] Query terminated with exception: Authentication failed during authentication due to invalid "
+            "credentials with SASL mechanism SCRAM-SHA-512",
+            RetryableError,
+            "refuses the login of [kafka]",
+        ),
+        (
+            "java.util.concurrent.ExecutionException: org.apache.kafka.common.errors.SaslAuthenticationException: x",
+            RetryableError,
+            "refuses the login",
+        ),
         ("[KAFKA_DATA_LOSS.X] Some data may have been lost", FatalError, "No record is skipped without a report"),
         ("java.lang.OutOfMemoryError: Java heap space", FatalError, "driver_memory"),
         ("boom\n\tat x.y.Z(Z.java:1)\nCaused by: a.B: the cause.\n\tat c", FatalError, "a.B: the cause. See /l"),

@@ -1,0 +1,285 @@
+"""The pipeline as in production: three brokers that want a password and rights, a mosquitto that wants a password and a
+certificate, a gateway and a stream with secrets in files, a fleet under load.
+
+`from tests.support.secured_pipeline import SecuredPipeline`.
+"""
+
+import logging
+import signal
+import ssl
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+
+from deploy.balance_audit import AuditBounds, AuditReport, audit
+from deploy.certificates.folder import init_folder, issue_leaves
+from deploy.certificates.issue import LeafRequest
+from deploy.chaos.numbered_load import NumberedLoad
+from deploy.chaos.proxy import LinkProxy
+from deploy.chaos.run import KafkaReader
+from deploy.chaos.testbed import ROOT, ChaosTestbed
+from deploy.chaos.verdict import DeliveryVerdict, judge
+from deploy.local.broker import Mosquitto
+from deploy.local.ports import choose_port
+from deploy.settings import Settings
+from deploy.settings_file import to_toml, write_private
+from deploy.testbed.cluster import KafkaCluster, open_cluster
+from deploy.testbed.node import KafkaNode
+from deploy.testbed.server_process import ServerProcess, SingleServer
+from gateway.gateway_settings import MqttSettings
+from ingest.contract.errors import RetryableError
+from ingest.topics.acl import apply_acls, plan_acls
+from ingest.topics.admin import admin_client
+from ingest.topics.roles import Role
+from ingest.topics.setup import ensure_topics
+
+logger = logging.getLogger("tidegate.test")
+
+NOW = datetime.now(UTC)
+BROKERS = 3
+NAME = "gw-secured"
+ACKNOWLEDGED, INFLIGHT = "tidegate_gateway_messages_acknowledged_total", "tidegate_gateway_inflight_messages"
+
+
+class CertifiedMosquitto(Mosquitto):
+    """A broker that demands a certificate of its authority, and a user with a password."""
+
+    def __init__(self, folder: Path, port: int, pki: Path, users: dict[str, str]) -> None:
+        super().__init__(folder, port, users=users)
+        self._pki = pki
+
+    def set_password(self, user: str, password: str) -> None:
+        """Write the file that it reads at SIGHUP."""
+        self._users[user] = password
+        self.prepare()
+
+    def _entrance(self) -> list[str]:
+        server = self._pki / "server-127.0.0.1.pem"
+        return [
+            f"listener {self.port} {self.host}", f"certfile {server}", f"keyfile {server}",
+            f"cafile {self._pki / 'ca.pem'}", "require_certificate true",
+            "allow_anonymous false", f"password_file {self.folder}/passwords",
+        ]  # fmt: skip
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self._pki / "ca.pem")
+        context.load_cert_chain(self._pki / "client-fleet.pem")
+        return context
+
+
+class SecuredPipeline:
+    """All servers and processes; the gateway reaches mosquitto by a link that can be cut."""
+
+    def __init__(self, folder: Path, cluster: KafkaCluster, wait_until: Callable[..., Any]) -> None:
+        self.folder, self.cluster, self.wait = folder, cluster, wait_until
+        self.pki, self.kafka_pki = folder / "pki", cluster.folder / "certificates"
+        clients = [LeafRequest.client(name, days=30) for name in ("gateway", "fleet")]
+        init_folder(self.pki, [LeafRequest.server("127.0.0.1", days=30), *clients], authority_days=90, now=NOW)
+        issue_leaves(self.kafka_pki, clients[:1], now=NOW)
+        self.passwords = {
+            "gateway": "first-gateway-secret",
+            "stream": "first-stream-secret",
+            "mqtt": "first-mqtt-secret",
+        }
+        for name in self.passwords:
+            self.write_secret(name, self.passwords[name])
+        self.admin = cluster.settings.model_copy(update={"partitions": 3})
+        ensure_topics(self.admin)
+        for user, role in (("gateway", Role.GATEWAY), ("stream", Role.STREAM)):
+            self.set_kafka_password(user, self.passwords[user])
+            apply_acls(self.admin, f"User:{user}", add=plan_acls(self.admin, f"User:{user}", [role]).missing)
+        self.reader = KafkaReader(self.admin, NAME)
+        self._opened = ExitStack()
+        try:
+            self._start()
+        except BaseException:
+            self._opened.close()
+            raise
+
+    def _start(self) -> None:
+        users = {"fleet": "fleet-secret", "gateway": self.passwords["mqtt"]}
+        self.broker_part = CertifiedMosquitto(self.folder / "broker", choose_port(0)[0], self.pki, users)
+        self.broker = SingleServer(self.broker_part, self.folder / "broker.log")
+        self._opened.callback(self.broker.kill)
+        self.link = LinkProxy(("127.0.0.1", self.broker_part.port))
+        self._opened.callback(self.link.close)
+        node = self.cluster.nodes[0]
+        stage = ChaosTestbed(self.folder, self.broker, node, username="gateway", password=self._reference("mqtt"))
+        self._opened.callback(stage.close)
+        own = self.kafka_pki / "client-gateway.pem"
+        certificate = {"ssl_certificate_file": str(own), "ssl_key_file": str(own)}
+        self.gateway = stage.gateway(
+            stage.settings(
+                NAME,
+                mqtt={"port": self.link.port, **self._mqtt_tls("gateway")},
+                gateway={"conflicts": "reject"},
+                kafka=self._kafka("gateway") | certificate,
+            )
+        )
+        self.gateway.start()
+        self.stream = ServerProcess(self.folder / "stream.log", environment={"PYTHONPATH": str(ROOT)})
+        self._opened.callback(self.stream.end, 20.0)
+        self.root = self.folder / "tables"
+        self.start_stream()
+        fleet = {"port": self.broker_part.port, "username": "fleet", "password": "fleet-secret"}
+        self.load = NumberedLoad(
+            MqttSettings.model_validate(fleet | self._mqtt_tls("fleet")),
+            name="fleet",
+            devices=20,
+            boot=int(time.time()),
+        )
+        self._opened.callback(self.load.close)
+        self.wait(self.gateway.healthy, seconds=120, what=f"the gateway ({self.gateway.log_file})")
+
+    def _mqtt_tls(self, name: str) -> dict[str, Any]:
+        file = str(self.pki / f"client-{name}.pem")
+        return {"tls": True, "ca_file": str(self.pki / "ca.pem"), "cert_file": file, "key_file": file}
+
+    def _kafka(self, user: str) -> dict[str, Any]:
+        login = {"sasl_username": user, "sasl_password": self._reference(user)}
+        return self.admin.model_dump() | login
+
+    def _reference(self, name: str) -> str:
+        return f"file:{self.folder / name}.secret"
+
+    def write_secret(self, name: str, text: str) -> None:
+        """What an operator, or a tool that keeps secrets, writes."""
+        write_private(self.folder / f"{name}.secret", f"{text}\n")
+
+    def set_kafka_password(self, user: str, password: str) -> None:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion(user, info, password.encode())
+        client = admin_client(self.admin)
+        [done] = client.alter_user_scram_credentials([change], request_timeout=30).values()
+        done.result(60)
+
+    def start_stream(self) -> None:
+        settings = Settings.model_validate(
+            {
+                "kafka": self._kafka("stream"),
+                "stream": {"checkpoint": str(self.folder / "checkpoint"), "warm_up": False},
+                "lake": {"root": str(self.root)},
+                "monitoring": {"stream_port": 0},
+            }
+        )
+        config = self.folder / "stream.toml"
+        write_private(config, to_toml(settings))
+        logs = str(self.folder / "spark-logs")
+        self.stream.spawn([sys.executable, "-m", "deploy.cli", "stream", "--config", str(config), "--log-dir", logs])
+
+    # Looks.
+
+    def acknowledged(self) -> float:
+        """PUBACKs that this gateway process sent."""
+        return self.gateway.metric(ACKNOWLEDGED)
+
+    def in_kafka(self) -> int:
+        """Messages of the gateway with a record in Kafka, each counted once."""
+        return len({(one.epoch, one.number) for _, one in self.look().readings})
+
+    def look(self) -> Any:
+        with suppress(RetryableError):
+            self.reader.look()
+        return self.reader.landed
+
+    def leaders(self) -> bool:
+        """Whether each partition has a leader among the nodes that run."""
+        alive = {node.node_id for node in self.cluster.nodes if node.alive}
+        return self._partitions(lambda one: one.leader in alive)
+
+    def in_sync(self) -> bool:
+        """Whether each partition has all of its copies in sync: the next node may go."""
+        return self._partitions(lambda one: len(one.isrs) == BROKERS)
+
+    def _partitions(self, right: Callable[[Any], bool]) -> bool:
+        with suppress(Exception):
+            topics = admin_client(self.admin).list_topics(timeout=5).topics.values()
+            return all(right(one) for topic in topics for one in topic.partitions.values())
+        return False
+
+    def flows(self, seconds: float = 120.0) -> None:
+        """Messages are acknowledged now, and not only those that waited."""
+        before, sent = self.acknowledged(), len(self.load.sent)
+        self.wait(
+            lambda: self.acknowledged() - before > 200 and len(self.load.sent) - sent > 200,
+            seconds=seconds, what=f"messages to flow ({self.gateway.log()[-1500:]})",
+        )  # fmt: skip
+
+    def back(self, *nodes: KafkaNode) -> None:
+        """Start these nodes again at once, and wait until the cluster has all copies."""
+        for node in nodes:
+            node.spawn()
+        self.cluster.wait_ready()
+        self.wait(self.in_sync, seconds=180, what="all copies in sync")
+
+    def settled(self) -> DeliveryVerdict:
+        """The verdict, once everything that the fleet sent is in Kafka and counted."""
+        assert self.load.finish(seconds=120), "the fleet has no PUBACK for some messages"
+        wanted = set(self.load.sent)
+        self.wait(
+            lambda: wanted <= self.look().keys(), seconds=180, what=f"all in Kafka ({self.gateway.log()[-2000:]})"
+        )
+        self.wait(lambda: not self.verdict().unexplained, seconds=60, what="the last counts")
+        self.wait(lambda: not self.gateway.metric(INFLIGHT), seconds=60, what="the last PUBACK")
+        verdict = self.verdict()
+        assert verdict.whole, (verdict, self.gateway.log()[-2000:])
+        assert (verdict.stored, verdict.dead_lettered) == (len(wanted), 0)
+        assert "Traceback" not in self.gateway.log(), self.gateway.log()
+        return verdict
+
+    def verdict(self) -> DeliveryVerdict:
+        """What is in Kafka now, against what the fleet sent."""
+        return judge(self.load.sent, self.load.acknowledged, self.look())
+
+    def longest_gap(self, since: float) -> float:
+        """Seconds, by Kafka's clock, in which no record of the gateway was appended."""
+        times = sorted(record.timestamp_ms / 1000 for record, _ in self.look().readings)
+        times = [since, *(at for at in times if at >= since)]
+        return max((later - at for at, later in pairwise(times)), default=0.0)
+
+    def note(self, what: str, since: float) -> None:
+        """Log the longest gap for people: a test asserts no time."""
+        logger.info("%s: longest gap %.2f s, %d messages sent", what, self.longest_gap(since), len(self.load.sent))
+
+    def audit(self) -> AuditReport:
+        bounds = AuditBounds.of(self.gateway.settings)
+        return audit(self.admin, str(self.root), None, bounds=bounds, wait_seconds=180.0)
+
+    def hang_up_broker(self) -> None:
+        """mosquitto reads passwords and its certificate again."""
+        self.broker.signal(signal.SIGHUP)
+
+    def close(self) -> None:
+        self._opened.close()
+
+
+def serves(port: int, file: Path) -> bool:
+    """Whether the server shows the certificate of this file."""
+    with suppress(OSError):
+        return ssl.get_server_certificate(("127.0.0.1", port), timeout=10).strip() in file.read_text()
+    return False
+
+
+def ending_in(seconds: float) -> datetime:
+    """The time at which a certificate of one day is to be signed, so that it ends then."""
+    return datetime.now(UTC) - timedelta(days=1) + timedelta(seconds=seconds)
+
+
+@contextmanager
+def secured_pipeline(folder: Path, wait_until: Callable[..., Any]) -> Iterator[SecuredPipeline]:
+    """All of it, ready while the block runs."""
+    properties: dict[str, str | int] = {"listener.name.client.ssl.client.auth": "requested"}
+    bed = folder / "kafka"
+    with open_cluster(bed, brokers=BROKERS, security="sasl_ssl", jmx=False, properties=properties) as cluster:
+        pipeline = SecuredPipeline(folder, cluster, wait_until)
+        try:
+            yield pipeline
+        finally:
+            pipeline.close()
