@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,18 +13,22 @@ from pydantic import SecretStr
 from deploy.local.kafka_java import property_lines
 from deploy.settings import java_locale
 from deploy.settings_file import write_private
+from deploy.settings_secrets import FileSecret
 from deploy.testbed.cluster import KafkaCluster, open_cluster
 from deploy.testbed.node import KRAFT_AUTHORIZER
 from ingest.contract.errors import RetryableError
 from ingest.kafka_login import java_flags
 from ingest.kafka_settings import KafkaSettings
+from ingest.log import DeliveryError
+from ingest.producer import KafkaWriter
 from ingest.security import jvm_conf
 from ingest.topics.acl import apply_acls, plan_acls
 from ingest.topics.describe import topic_names
 from ingest.topics.rights import missing_by_role
-from ingest.topics.roles import Role
+from ingest.topics.roles import Acl, Role
 from ingest.topics.setup import create_topic
 from tests.support.authority import Authority
+from tests.support.servers import set_scram_password
 from tests.support.token_server import SECRET, TokenServer, open_token_server
 
 Wait = Callable[..., Any]
@@ -159,3 +164,43 @@ def test_a_wrong_secret_is_one_sentence(authorized: Authorized) -> None:
     assert "\n" not in str(refusal.value)
     assert "canary-secret" not in str(refusal.value)
     assert "wrong admin" in authorized.server.asked
+
+
+def test_a_writer_logs_in_again_with_the_password_that_its_file_has_then(
+    authorized: Authorized, tmp_path: Path, unique_name: str, wait_until: Wait
+) -> None:
+    admin, user, file = authorized.cluster.settings, f"w-{unique_name}", tmp_path / "password"
+    write_private(file, "first-secret")
+    set_scram_password(admin, user, "first-secret")
+    create_topic(admin, unique_name, partitions=1)
+    apply_acls(admin, f"User:{user}", add=[Acl("topic", unique_name, "literal", "WRITE")])
+    login = {"sasl_username": user, "sasl_password": FileSecret(str(file), "kafka.sasl_password")}
+    # The client closes its idle connections, so that the next record needs a new login.
+    idle = {"extra": {"connections.max.idle.ms": "1000"}}
+    writer = KafkaWriter(KafkaSettings.model_validate(admin.model_dump() | login | idle), None)
+    failures: list[DeliveryError | None] = []
+
+    def write(value: bytes) -> int:
+        writer.produce(unique_name, b"k", value, failures.append)
+        return writer.flush(30)
+
+    def is_refused() -> bool:
+        try:
+            topic_names(admin.model_copy(update={"sasl_username": user, "sasl_password": SecretStr("first-secret")}))
+        except RetryableError:
+            return True
+        return False
+
+    try:
+        assert write(b"1") == 0
+        write_private(file, "second-secret")
+        set_scram_password(admin, user, "second-secret")
+        wait_until(is_refused, what="the former password to be refused")
+        idle_since = time.monotonic()
+        wait_until(
+            lambda: writer.poll(0) == 0 and time.monotonic() - idle_since > 4, what="an idle connection to close"
+        )
+        assert write(b"2") == 0
+        assert failures == [None, None]
+    finally:
+        writer.close()

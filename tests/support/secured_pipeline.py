@@ -16,8 +16,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
-
 from deploy.balance_audit import AuditBounds, AuditReport, audit
 from deploy.certificates.folder import init_folder, issue_leaves
 from deploy.certificates.issue import LeafRequest
@@ -39,6 +37,7 @@ from ingest.topics.acl import apply_acls, plan_acls
 from ingest.topics.admin import admin_client
 from ingest.topics.roles import Role
 from ingest.topics.setup import ensure_topics
+from tests.support.servers import set_scram_password
 
 logger = logging.getLogger("tidegate.test")
 
@@ -93,7 +92,7 @@ class SecuredPipeline:
         self.admin = cluster.settings.model_copy(update={"partitions": 3})
         ensure_topics(self.admin)
         for user, role in (("gateway", Role.GATEWAY), ("stream", Role.STREAM)):
-            self.set_kafka_password(user, self.passwords[user])
+            set_scram_password(self.admin, user, self.passwords[user])
             apply_acls(self.admin, f"User:{user}", add=plan_acls(self.admin, f"User:{user}", [role]).missing)
         self.reader = KafkaReader(self.admin, NAME)
         self._opened = ExitStack()
@@ -152,13 +151,6 @@ class SecuredPipeline:
     def write_secret(self, name: str, text: str) -> None:
         """What an operator, or a tool that keeps secrets, writes."""
         write_private(self.folder / f"{name}.secret", f"{text}\n")
-
-    def set_kafka_password(self, user: str, password: str) -> None:
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
-        change = UserScramCredentialUpsertion(user, info, password.encode())
-        client = admin_client(self.admin)
-        [done] = client.alter_user_scram_credentials([change], request_timeout=30).values()
-        done.result(60)
 
     def start_stream(self) -> None:
         settings = Settings.model_validate(

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from deploy.local import artifacts, broker
 from deploy.local.java import find_java
@@ -19,6 +25,7 @@ from ingest.kafka_settings import KafkaSettings
 from ingest.lag.cluster_probe import is_own_topic
 from ingest.producer import KafkaWriter
 from ingest.read.browse import browse_topic
+from ingest.topics.admin import admin_client
 from ingest.topics.describe import topic_names
 from ingest.topics.overview import topic_overviews
 from ingest.topics.setup import await_topics, delete_topic
@@ -164,6 +171,15 @@ def make_topics(servers: str, *wanted: NewTopic) -> AdminClient:
         future.result(60)
     await_topics(admin, list(made))
     return admin
+
+
+def set_scram_password(admin: KafkaSettings, user: str, password: str) -> None:
+    """Give a user this password for SCRAM-SHA-512; a user that does not exist is made."""
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+    change = UserScramCredentialUpsertion(user, info, password.encode())
+    client = admin_client(admin)
+    [done] = client.alter_user_scram_credentials([change], request_timeout=30).values()
+    done.result(60)
 
 
 def refuses(servers: str, topic: str, value: bytes) -> bool:
