@@ -95,7 +95,7 @@ def _read_section(
         if isinstance(value, BaseModel):
             if read := _read_section(here, value, origins, faults):
                 found[field] = value.model_copy(update=read)
-        elif isinstance(value, SecretStr) and value.get_secret_value().startswith(PREFIX):
+        elif type(value) is SecretStr and value.get_secret_value().startswith(PREFIX):
             file = value.get_secret_value().removeprefix(PREFIX)
             try:
                 found[field] = FileSecret(file, ".".join(here))

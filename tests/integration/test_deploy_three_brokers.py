@@ -42,8 +42,8 @@ def shared(tmp_path_factory: pytest.TempPathFactory, wait_until: Any) -> Iterato
 
 @pytest.fixture
 def pipeline(shared: SecuredPipeline) -> Iterator[SecuredPipeline]:
-    """Under load."""
-    shared.wait(shared.in_sync, seconds=120, what="all copies in sync")
+    """Under load, with all nodes."""
+    shared.back(*(node for node in shared.cluster.nodes if not node.alive))
     shared.load.start(RATE)
     shared.flows()
     yield shared

@@ -95,6 +95,7 @@ class SecuredPipeline:
             set_scram_password(self.admin, user, self.passwords[user])
             apply_acls(self.admin, f"User:{user}", add=plan_acls(self.admin, f"User:{user}", [role]).missing)
         self.reader = KafkaReader(self.admin, NAME)
+        self._client = admin_client(self.admin)
         self._opened = ExitStack()
         try:
             self._start()
@@ -181,18 +182,13 @@ class SecuredPipeline:
             self.reader.look()
         return self.reader.landed
 
-    def leaders(self) -> bool:
-        """Whether each partition has a leader among the nodes that run."""
-        alive = {node.node_id for node in self.cluster.nodes if node.alive}
-        return self._partitions(lambda one: one.leader in alive)
-
     def in_sync(self) -> bool:
         """Whether each partition has all of its copies in sync: the next node may go."""
         return self._partitions(lambda one: len(one.isrs) == BROKERS)
 
     def _partitions(self, right: Callable[[Any], bool]) -> bool:
         with suppress(Exception):
-            topics = admin_client(self.admin).list_topics(timeout=5).topics.values()
+            topics = self._client.list_topics(timeout=5).topics.values()
             return all(right(one) for topic in topics for one in topic.partitions.values())
         return False
 

@@ -160,3 +160,10 @@ def test_a_new_file_that_cannot_be_used_leaves_the_former_secret_and_says_so_onc
     file.chmod(0o600)
     assert secret.get_secret_value() == "open-secret", "a chmod is a change, too"
     assert "open-secret" not in caplog.text
+
+
+def test_the_text_of_a_file_is_no_reference(write: Write) -> None:
+    given, _ = with_secrets(Settings(), f"file:{write(b'file:/elsewhere')}")
+    once = read_secret_files(given, ValueOrigins(None))
+    assert read_secret_files(once, ValueOrigins(None)) == once
+    assert once.mqtt.password == SecretStr("file:/elsewhere")
