@@ -16,14 +16,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from deploy.balance_audit import AuditBounds, AuditReport, audit
 from deploy.certificates.folder import init_folder, issue_leaves
 from deploy.certificates.issue import LeafRequest
 from deploy.chaos.numbered_load import NumberedLoad
-from deploy.chaos.proxy import LinkProxy
 from deploy.chaos.run import KafkaReader
 from deploy.chaos.testbed import ROOT, ChaosTestbed
-from deploy.chaos.verdict import DeliveryVerdict, judge
+from deploy.chaos.verdict import DeliveryVerdict, MessageKey, RecordedMessages, judge
 from deploy.local.broker import Mosquitto
 from deploy.local.ports import choose_port
 from deploy.settings import Settings
@@ -45,6 +46,7 @@ NOW = datetime.now(UTC)
 BROKERS = 3
 NAME = "gw-secured"
 ACKNOWLEDGED, INFLIGHT = "tidegate_gateway_messages_acknowledged_total", "tidegate_gateway_inflight_messages"
+CONNECTIONS = "tidegate_gateway_connections_total"
 
 
 class CertifiedMosquitto(Mosquitto):
@@ -74,10 +76,10 @@ class CertifiedMosquitto(Mosquitto):
 
 
 class SecuredPipeline:
-    """All servers and processes; the gateway reaches mosquitto by a link that can be cut."""
+    """All servers and processes."""
 
-    def __init__(self, folder: Path, cluster: KafkaCluster, wait_until: Callable[..., Any]) -> None:
-        self.folder, self.cluster, self.wait = folder, cluster, wait_until
+    def __init__(self, folder: Path, cluster: KafkaCluster) -> None:
+        self.folder, self.cluster = folder, cluster
         self.pki, self.kafka_pki = folder / "pki", cluster.folder / "certificates"
         clients = [LeafRequest.client(name, days=30) for name in ("gateway", "fleet")]
         init_folder(self.pki, [LeafRequest.server("127.0.0.1", days=30), *clients], authority_days=90, now=NOW)
@@ -96,6 +98,8 @@ class SecuredPipeline:
             apply_acls(self.admin, f"User:{user}", add=plan_acls(self.admin, f"User:{user}", [role]).missing)
         self.reader = KafkaReader(self.admin, NAME)
         self._client = admin_client(self.admin)
+        self._keys: set[MessageKey] = set()
+        self._seen = 0
         self._opened = ExitStack()
         try:
             self._start()
@@ -108,8 +112,6 @@ class SecuredPipeline:
         self.broker_part = CertifiedMosquitto(self.folder / "broker", choose_port(0)[0], self.pki, users)
         self.broker = SingleServer(self.broker_part, self.folder / "broker.log")
         self._opened.callback(self.broker.kill)
-        self.link = LinkProxy(("127.0.0.1", self.broker_part.port))
-        self._opened.callback(self.link.close)
         node = self.cluster.nodes[0]
         stage = ChaosTestbed(self.folder, self.broker, node, username="gateway", password=self._reference("mqtt"))
         self._opened.callback(stage.close)
@@ -118,7 +120,7 @@ class SecuredPipeline:
         self.gateway = stage.gateway(
             stage.settings(
                 NAME,
-                mqtt={"port": self.link.port, **self._mqtt_tls("gateway")},
+                mqtt=self._mqtt_tls("gateway"),
                 gateway={"conflicts": "reject"},
                 kafka=self._kafka("gateway") | certificate,
             )
@@ -136,7 +138,7 @@ class SecuredPipeline:
             boot=int(time.time()),
         )
         self._opened.callback(self.load.close)
-        self.wait(self.gateway.healthy, seconds=120, what=f"the gateway ({self.gateway.log_file})")
+        self.wait(self.gateway.healthy, "the gateway")
 
     def _mqtt_tls(self, name: str) -> dict[str, Any]:
         file = str(self.pki / f"client-{name}.pem")
@@ -167,6 +169,14 @@ class SecuredPipeline:
         logs = str(self.folder / "spark-logs")
         self.stream.spawn([sys.executable, "-m", "deploy.cli", "stream", "--config", str(config), "--log-dir", logs])
 
+    def wait(self, condition: Callable[[], Any], what: str, *, seconds: float = 300.0) -> None:
+        """Wait until it is true. Each look costs the machine something: the processes under test need it more."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                pytest.fail(f"{what} did not come true within {seconds:g} s. Gateway: {self.gateway.log()[-2000:]}")
+            time.sleep(0.25)
+
     # Looks.
 
     def acknowledged(self) -> float:
@@ -177,10 +187,17 @@ class SecuredPipeline:
         """Messages of the gateway with a record in Kafka, each counted once."""
         return len({(one.epoch, one.number) for _, one in self.look().readings})
 
-    def look(self) -> Any:
+    def look(self) -> RecordedMessages:
+        """What is in Kafka, as far as Kafka answers."""
         with suppress(RetryableError):
             self.reader.look()
         return self.reader.landed
+
+    def _has(self, wanted: set[MessageKey]) -> bool:
+        landed = self.look()
+        self._keys |= landed.keys(self._seen)
+        self._seen = len(landed.readings)
+        return wanted <= self._keys
 
     def in_sync(self) -> bool:
         """Whether each partition has all of its copies in sync: the next node may go."""
@@ -192,30 +209,28 @@ class SecuredPipeline:
             return all(right(one) for topic in topics for one in topic.partitions.values())
         return False
 
-    def flows(self, seconds: float = 120.0) -> None:
+    def flows(self) -> None:
         """Messages are acknowledged now, and not only those that waited."""
         before, sent = self.acknowledged(), len(self.load.sent)
         self.wait(
             lambda: self.acknowledged() - before > 200 and len(self.load.sent) - sent > 200,
-            seconds=seconds, what=f"messages to flow ({self.gateway.log()[-1500:]})",
-        )  # fmt: skip
+            "messages to flow",
+        )
 
     def back(self, *nodes: KafkaNode) -> None:
         """Start these nodes again at once, and wait until the cluster has all copies."""
         for node in nodes:
             node.spawn()
         self.cluster.wait_ready()
-        self.wait(self.in_sync, seconds=180, what="all copies in sync")
+        self.wait(self.in_sync, "all copies in sync")
 
     def settled(self) -> DeliveryVerdict:
         """The verdict, once everything that the fleet sent is in Kafka and counted."""
         assert self.load.finish(seconds=120), "the fleet has no PUBACK for some messages"
         wanted = set(self.load.sent)
-        self.wait(
-            lambda: wanted <= self.look().keys(), seconds=180, what=f"all in Kafka ({self.gateway.log()[-2000:]})"
-        )
-        self.wait(lambda: not self.verdict().unexplained, seconds=60, what="the last counts")
-        self.wait(lambda: not self.gateway.metric(INFLIGHT), seconds=60, what="the last PUBACK")
+        self.wait(lambda: self._has(wanted), "all messages in Kafka")
+        self.wait(lambda: not self.verdict().unexplained, "the last counts")
+        self.wait(lambda: not self.gateway.metric(INFLIGHT), "the last PUBACK")
         verdict = self.verdict()
         assert verdict.whole, (verdict, self.gateway.log()[-2000:])
         assert (verdict.stored, verdict.dead_lettered) == (len(wanted), 0)
@@ -240,9 +255,13 @@ class SecuredPipeline:
         bounds = AuditBounds.of(self.gateway.settings)
         return audit(self.admin, str(self.root), None, bounds=bounds, wait_seconds=180.0)
 
-    def hang_up_broker(self) -> None:
-        """mosquitto reads passwords and its certificate again."""
+    def change_mqtt_password(self, password: str) -> None:
+        """By the steps of OPERATORS.md. At SIGHUP mosquitto reads passwords and its certificate, and cuts who has another one."""
+        before = self.gateway.metric(CONNECTIONS)
+        self.write_secret("mqtt", password)
+        self.broker_part.set_password("gateway", password)
         self.broker.signal(signal.SIGHUP)
+        self.wait(lambda: self.gateway.metric(CONNECTIONS) > before, "a new connection")
 
     def close(self) -> None:
         self._opened.close()
@@ -261,12 +280,12 @@ def ending_in(seconds: float) -> datetime:
 
 
 @contextmanager
-def secured_pipeline(folder: Path, wait_until: Callable[..., Any]) -> Iterator[SecuredPipeline]:
+def secured_pipeline(folder: Path) -> Iterator[SecuredPipeline]:
     """All of it, ready while the block runs."""
     properties: dict[str, str | int] = {"listener.name.client.ssl.client.auth": "requested"}
     bed = folder / "kafka"
     with open_cluster(bed, brokers=BROKERS, security="sasl_ssl", jmx=False, properties=properties) as cluster:
-        pipeline = SecuredPipeline(folder, cluster, wait_until)
+        pipeline = SecuredPipeline(folder, cluster)
         try:
             yield pipeline
         finally:
