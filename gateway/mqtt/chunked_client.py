@@ -7,6 +7,7 @@ members, so `unsupported_reason` checks at start that this paho has them as in t
 
 import contextlib
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -71,7 +72,7 @@ class ChunkedClient(paho.Client):
     def loop_read(self, max_packets: int = 1) -> MQTTErrorCode:
         """Receive once and handle every complete packet. Raises BadPacket if no packet can be found."""
         try:
-            chunk = self._sock_recv(CHUNK_BYTES)
+            chunk = self._receive_chunk()
         except BlockingIOError:
             self.last_read_bytes = 0
             return MQTTErrorCode.MQTT_ERR_SUCCESS
@@ -89,6 +90,24 @@ class ChunkedClient(paho.Client):
         if self._held_bytes < self._needed_bytes:
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         return self._take(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+
+    def _receive_chunk(self) -> bytes:
+        """Receive once; over TLS until a chunk is full or nothing waits: a receive returns one record, often of one packet."""
+        chunk = self._sock_recv(CHUNK_BYTES)
+        if not isinstance(self._sock, ssl.SSLSocket):
+            return chunk
+        records, size = [chunk], len(chunk)
+        while records[-1] and size < CHUNK_BYTES:
+            try:
+                records.append(self._sock_recv(CHUNK_BYTES - size))
+            except BlockingIOError:
+                break
+            except OSError as error:
+                # The next read ends the connection; what came before the error counts.
+                self.link_error = error
+                break
+            size += len(records[-1])
+        return b"".join(records)
 
     def _confirm(self) -> None:
         """Send TCP's own ACK at once: a broker that sends by Nagle's rule (mosquitto's default) waits up to 40 ms for it."""

@@ -253,6 +253,34 @@ def test_the_gateway_and_all_tools_present_their_certificates(
     session.close()
 
 
+def test_messages_in_records_of_their_own_come_together(
+    broker: SingleServer, authority: Authority, unique_name: str
+) -> None:
+    """A pass of the gateway that took one TLS record, so one message, made 30 messages a second of any load."""
+    given = {"client_id": unique_name, **certificate(authority.issue("gateway"))}
+    settings = settings_for(broker.part.port, authority, devices=certificate(authority.issue("attic")), **given)
+    heard = Heard()
+    session = MqttSession(settings, window=1000, events=heard)
+    deadline = time.monotonic() + 60
+    while not session.connected:
+        assert time.monotonic() < deadline, session.detail
+        session.loop(0.01)
+    publisher = Publisher(settings.with_login("devices"), client_id=f"{unique_name}-attic", window=500)
+    publisher.connect()
+    for number in range(500):
+        publisher.publish("tidegate/v1/attic/readings", b"%d" % number)
+    assert publisher.drain()
+    publisher.close()
+    passes = 0
+    while len(heard.messages) < 500:
+        assert time.monotonic() < deadline, session.detail
+        session.loop(1.0)
+        passes += session.read_bytes > 0
+    session.close()
+    assert [message.payload for message in heard.messages] == [b"%d" % number for number in range(500)]
+    assert passes < 50
+
+
 def test_the_publisher_of_benchmarks_presents_its_certificate(broker: SingleServer, authority: Authority) -> None:
     settings = settings_for(broker.part.port, authority, devices=certificate(authority.issue("bench")))
     plan = LoadPlan(**broker_fields(settings), messages=20, devices=2, connections=1, name="bench")
