@@ -221,7 +221,7 @@ class SecuredPipeline:
         """Start these nodes again at once, and wait until the cluster has all copies."""
         for node in nodes:
             node.spawn()
-        self.cluster.wait_ready()
+        self.cluster.wait_ready(seconds=600.0)
         self.wait(self.in_sync, "all copies in sync")
 
     def settled(self) -> DeliveryVerdict:
