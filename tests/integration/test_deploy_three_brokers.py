@@ -21,7 +21,6 @@ from deploy.settings_file import write_private
 from ingest.contract.errors import RetryableError
 from ingest.topics.describe import topic_names
 from tests.support.secured_pipeline import INFLIGHT, SecuredPipeline, ending_in, secured_pipeline, serves
-from tests.support.servers import set_scram_password
 
 pytestmark = [
     pytest.mark.chaos,
@@ -105,7 +104,7 @@ def test_a_rolling_restart_brings_new_certificates_and_new_passwords(pipeline: S
     for user in ("gateway", "stream"):
         pipeline.passwords[user] = f"second-{user}-secret"
         pipeline.write_secret(user, pipeline.passwords[user])
-        set_scram_password(pipeline.admin, user, pipeline.passwords[user])
+        pipeline.set_kafka_password(user)
     old = {"sasl_username": "gateway", "sasl_password": SecretStr(former["gateway"])}
     pipeline.wait(lambda: _is_refused(pipeline, old), "the former password to be refused")
     node_file = pipeline.kafka_pki / "node.pem"

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 
 from deploy.balance_audit import AuditBounds, AuditReport, audit
 from deploy.certificates.folder import init_folder, issue_leaves
@@ -92,10 +93,10 @@ class SecuredPipeline:
         for name in self.passwords:
             self.write_secret(name, self.passwords[name])
         self.admin = cluster.settings.model_copy(update={"partitions": 3})
-        ensure_topics(self.admin)
+        _patiently(lambda: ensure_topics(self.admin))
         for user, role in (("gateway", Role.GATEWAY), ("stream", Role.STREAM)):
-            set_scram_password(self.admin, user, self.passwords[user])
-            apply_acls(self.admin, f"User:{user}", add=plan_acls(self.admin, f"User:{user}", [role]).missing)
+            self.set_kafka_password(user)
+            _patiently(lambda user=user, role=role: self._grant(f"User:{user}", role))
         self.reader = KafkaReader(self.admin, NAME)
         self._client = admin_client(self.admin)
         self._keys: set[MessageKey] = set()
@@ -154,6 +155,13 @@ class SecuredPipeline:
     def write_secret(self, name: str, text: str) -> None:
         """What an operator, or a tool that keeps secrets, writes."""
         write_private(self.folder / f"{name}.secret", f"{text}\n")
+
+    def set_kafka_password(self, user: str) -> None:
+        """Give the user the password that `passwords` has for it."""
+        _patiently(lambda: set_scram_password(self.admin, user, self.passwords[user]))
+
+    def _grant(self, principal: str, role: Role) -> None:
+        apply_acls(self.admin, principal, add=plan_acls(self.admin, principal, [role]).missing)
 
     def start_stream(self) -> None:
         settings = Settings.model_validate(
@@ -272,6 +280,19 @@ def serves(port: int, file: Path) -> bool:
     with suppress(OSError):
         return ssl.get_server_certificate(("127.0.0.1", port), timeout=10).strip() in file.read_text()
     return False
+
+
+def _patiently(ask: Callable[[], object], seconds: float = 300.0) -> None:
+    """Ask again where Kafka does not answer in time: a busy machine is no failure."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            ask()
+        except (RetryableError, KafkaException):
+            if time.monotonic() > deadline:
+                raise
+        else:
+            return
 
 
 def ending_in(seconds: float) -> datetime:
