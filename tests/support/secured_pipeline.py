@@ -1,17 +1,15 @@
 """The pipeline as in production: three brokers that want a password and rights, a mosquitto that wants a password and a
-certificate, a gateway and a stream with secrets in files, a fleet under load.
+certificate, a gateway with secrets in files, a fleet under load.
 
 `from tests.support.secured_pipeline import SecuredPipeline`.
 """
 
 import logging
-import signal
 import ssl
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,20 +17,18 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException
 
-from deploy.balance_audit import AuditBounds, AuditReport, audit
 from deploy.certificates.folder import init_folder, issue_leaves
 from deploy.certificates.issue import LeafRequest
 from deploy.chaos.numbered_load import NumberedLoad
 from deploy.chaos.run import KafkaReader
-from deploy.chaos.testbed import ROOT, ChaosTestbed
+from deploy.chaos.testbed import ChaosTestbed
 from deploy.chaos.verdict import DeliveryVerdict, MessageKey, RecordedMessages, judge
 from deploy.local.broker import Mosquitto
 from deploy.local.ports import choose_port
-from deploy.settings import Settings
-from deploy.settings_file import to_toml, write_private
+from deploy.settings_file import write_private
 from deploy.testbed.cluster import KafkaCluster, open_cluster
 from deploy.testbed.node import KafkaNode
-from deploy.testbed.server_process import ServerProcess, SingleServer
+from deploy.testbed.server_process import SingleServer
 from gateway.gateway_settings import MqttSettings
 from ingest.contract.errors import RetryableError
 from ingest.topics.acl import apply_acls, plan_acls
@@ -47,7 +43,6 @@ NOW = datetime.now(UTC)
 BROKERS = 3
 NAME = "gw-secured"
 ACKNOWLEDGED, INFLIGHT = "tidegate_gateway_messages_acknowledged_total", "tidegate_gateway_inflight_messages"
-CONNECTIONS = "tidegate_gateway_connections_total"
 
 
 class CertifiedMosquitto(Mosquitto):
@@ -56,11 +51,6 @@ class CertifiedMosquitto(Mosquitto):
     def __init__(self, folder: Path, port: int, pki: Path, users: dict[str, str]) -> None:
         super().__init__(folder, port, users=users)
         self._pki = pki
-
-    def set_password(self, user: str, password: str) -> None:
-        """Write the file that it reads at SIGHUP."""
-        self._users[user] = password
-        self.prepare()
 
     def _entrance(self) -> list[str]:
         server = self._pki / "server-127.0.0.1.pem"
@@ -87,16 +77,14 @@ class SecuredPipeline:
         issue_leaves(self.kafka_pki, clients[:1], now=NOW)
         self.passwords = {
             "gateway": "first-gateway-secret",
-            "stream": "first-stream-secret",
             "mqtt": "first-mqtt-secret",
         }
         for name in self.passwords:
             self.write_secret(name, self.passwords[name])
         self.admin = cluster.settings.model_copy(update={"partitions": 3})
         _patiently(lambda: ensure_topics(self.admin))
-        for user, role in (("gateway", Role.GATEWAY), ("stream", Role.STREAM)):
-            self.set_kafka_password(user)
-            _patiently(lambda user=user, role=role: self._grant(f"User:{user}", role))
+        self.set_kafka_password("gateway")
+        _patiently(lambda: self._grant("User:gateway", Role.GATEWAY))
         self.reader = KafkaReader(self.admin, NAME)
         self._client = admin_client(self.admin)
         self._keys: set[MessageKey] = set()
@@ -127,10 +115,6 @@ class SecuredPipeline:
             )
         )
         self.gateway.start()
-        self.stream = ServerProcess(self.folder / "stream.log", environment={"PYTHONPATH": str(ROOT)})
-        self._opened.callback(self.stream.end, 20.0)
-        self.root = self.folder / "tables"
-        self.start_stream()
         fleet = {"port": self.broker_part.port, "username": "fleet", "password": "fleet-secret"}
         self.load = NumberedLoad(
             MqttSettings.model_validate(fleet | self._mqtt_tls("fleet")),
@@ -162,20 +146,6 @@ class SecuredPipeline:
 
     def _grant(self, principal: str, role: Role) -> None:
         apply_acls(self.admin, principal, add=plan_acls(self.admin, principal, [role]).missing)
-
-    def start_stream(self) -> None:
-        settings = Settings.model_validate(
-            {
-                "kafka": self._kafka("stream"),
-                "stream": {"checkpoint": str(self.folder / "checkpoint"), "warm_up": False},
-                "lake": {"root": str(self.root)},
-                "monitoring": {"stream_port": 0},
-            }
-        )
-        config = self.folder / "stream.toml"
-        write_private(config, to_toml(settings))
-        logs = str(self.folder / "spark-logs")
-        self.stream.spawn([sys.executable, "-m", "deploy.cli", "stream", "--config", str(config), "--log-dir", logs])
 
     def wait(self, condition: Callable[[], Any], what: str, *, seconds: float = 300.0) -> None:
         """Wait until it is true. Each look costs the machine something: the processes under test need it more."""
@@ -259,27 +229,8 @@ class SecuredPipeline:
         """Log the longest gap for people: a test asserts no time."""
         logger.info("%s: longest gap %.2f s, %d messages sent", what, self.longest_gap(since), len(self.load.sent))
 
-    def audit(self) -> AuditReport:
-        bounds = AuditBounds.of(self.gateway.settings)
-        return audit(self.admin, str(self.root), None, bounds=bounds, wait_seconds=180.0)
-
-    def change_mqtt_password(self, password: str) -> None:
-        """By the steps of OPERATORS.md. At SIGHUP mosquitto reads passwords and its certificate, and cuts who has another one."""
-        before = self.gateway.metric(CONNECTIONS)
-        self.write_secret("mqtt", password)
-        self.broker_part.set_password("gateway", password)
-        self.broker.signal(signal.SIGHUP)
-        self.wait(lambda: self.gateway.metric(CONNECTIONS) > before, "a new connection")
-
     def close(self) -> None:
         self._opened.close()
-
-
-def serves(port: int, file: Path) -> bool:
-    """Whether the server shows the certificate of this file."""
-    with suppress(OSError):
-        return ssl.get_server_certificate(("127.0.0.1", port), timeout=10).strip() in file.read_text()
-    return False
 
 
 def _patiently(ask: Callable[[], object], seconds: float = 300.0) -> None:
@@ -293,11 +244,6 @@ def _patiently(ask: Callable[[], object], seconds: float = 300.0) -> None:
                 raise
         else:
             return
-
-
-def ending_in(seconds: float) -> datetime:
-    """The time at which a certificate of one day is to be signed, so that it ends then."""
-    return datetime.now(UTC) - timedelta(days=1) + timedelta(seconds=seconds)
 
 
 @contextmanager
