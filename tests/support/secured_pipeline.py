@@ -5,11 +5,12 @@ certificate, a gateway with secrets in files, a fleet under load.
 """
 
 import logging
+import signal
 import ssl
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,7 @@ NOW = datetime.now(UTC)
 BROKERS = 3
 NAME = "gw-secured"
 ACKNOWLEDGED, INFLIGHT = "tidegate_gateway_messages_acknowledged_total", "tidegate_gateway_inflight_messages"
+CONNECTIONS = "tidegate_gateway_connections_total"
 
 
 class CertifiedMosquitto(Mosquitto):
@@ -51,6 +53,11 @@ class CertifiedMosquitto(Mosquitto):
     def __init__(self, folder: Path, port: int, pki: Path, users: dict[str, str]) -> None:
         super().__init__(folder, port, users=users)
         self._pki = pki
+
+    def set_password(self, user: str, password: str) -> None:
+        """Write the file that it reads at SIGHUP."""
+        self._users[user] = password
+        self.prepare()
 
     def _entrance(self) -> list[str]:
         server = self._pki / "server-127.0.0.1.pem"
@@ -229,8 +236,23 @@ class SecuredPipeline:
         """Log the longest gap for people: a test asserts no time."""
         logger.info("%s: longest gap %.2f s, %d messages sent", what, self.longest_gap(since), len(self.load.sent))
 
+    def change_mqtt_password(self, password: str) -> None:
+        """By the steps of OPERATORS.md. At SIGHUP mosquitto reads passwords and its certificate, and cuts who has another one."""
+        before = self.gateway.metric(CONNECTIONS)
+        self.write_secret("mqtt", password)
+        self.broker_part.set_password("gateway", password)
+        self.broker.signal(signal.SIGHUP)
+        self.wait(lambda: self.gateway.metric(CONNECTIONS) > before, "a new connection")
+
     def close(self) -> None:
         self._opened.close()
+
+
+def serves(port: int, file: Path) -> bool:
+    """Whether the server shows the certificate of this file."""
+    with suppress(OSError):
+        return ssl.get_server_certificate(("127.0.0.1", port), timeout=10).strip() in file.read_text()
+    return False
 
 
 def _patiently(ask: Callable[[], object], seconds: float = 300.0) -> None:
@@ -244,6 +266,11 @@ def _patiently(ask: Callable[[], object], seconds: float = 300.0) -> None:
                 raise
         else:
             return
+
+
+def ending_in(seconds: float) -> datetime:
+    """The time at which a certificate of one day is to be signed, so that it ends then."""
+    return datetime.now(UTC) - timedelta(days=1) + timedelta(seconds=seconds)
 
 
 @contextmanager
