@@ -17,7 +17,7 @@ from lakehouse.lock import is_held
 from lakehouse.paths import is_local, to_path
 from lakehouse.requests import Request, await_answer, run_pending, submit_request
 
-__all__ = ["run_request"]
+__all__ = ["local_root", "run_request"]
 
 PATIENCE_SECONDS: Final = 600.0
 LOOK_SECONDS: Final = 1.0
@@ -43,7 +43,7 @@ def run_request(
         UnavailableError: the writer did not answer in time; the request stays with it.
         ConfigError: the installed versions do not fit.
     """
-    folder = _local_root(settings)
+    folder = local_root(settings)
     if not is_held(folder):
         return _run_here(settings, tell, lambda handle_request: handle_request(request))
     submit_request(str(folder), request)
@@ -59,7 +59,12 @@ def run_request(
     return await_answer(root, request, patience_seconds=0.0)
 
 
-def _local_root(settings: Settings) -> Path:
+def local_root(settings: Settings) -> Path:
+    """Return the folder of the tables.
+
+    Raises:
+        UnavailableError: they are not on a local disk, so no command can change them.
+    """
     root = settings.lake.root
     if not is_local(root):
         message = (

@@ -28,6 +28,7 @@ from gateway.mqtt.session_text import shown_client_id
 from ingest.contract.errors import ConfigError
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.lake_settings import LakeSettings
+from lakehouse.object_store import use_s3
 from monitoring.monitoring_settings import MonitoringSettings
 from streaming.stream_settings import StreamSettings
 
@@ -120,7 +121,7 @@ def load_settings(
     overrides: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Settings:
-    """Return the effective settings.
+    """Return the effective settings. Where the tables are in an object store, readers in this process have its login then.
 
     Args:
         file: a TOML file, or None for the defaults.
@@ -146,6 +147,7 @@ def load_settings(
         raise config_error(describe_faults(error, Settings, origins)) from None
     settings = read_secret_files(settings, origins)
     note_secrets(settings)
+    use_s3(settings.lake)
     return settings
 
 

@@ -67,7 +67,7 @@ def acquire_writer(lake: LakeSettings, stream: StreamSettings) -> Iterator[Locke
 
 
 def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -> list[WriterLock]:
-    """Lock the tables and the checkpoint. An object store has no such lock: there nothing keeps a second writer out."""
+    """Lock the tables and the checkpoint on a local disk. In an object store nothing keeps a second writer out."""
     locks = []
     for uri, what in ((lake.root, "tables"), (stream.checkpoint, "checkpoint")):
         if is_local(uri):

@@ -20,6 +20,7 @@ E2E_SECONDS = 1800
 """The first of them starts the whole pipeline within its time, and each waits for parts that start anew."""
 pytest_plugins = [
     "tests.support.servers",
+    "tests.support.bucket",
     "tests.support.scripted_broker",
     "tests.support.session",
     "tests.support.gateway",

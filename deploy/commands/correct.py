@@ -61,6 +61,7 @@ def correct(
     they were, as long as the log is kept. Rows that arrive later are stored unchanged.
     """
     from deploy.local.locate_settings import locate_settings
+    from deploy.requests import local_root, run_request
     from lakehouse.requests import Request
     from streaming.history.plan_correction import plan_correction
     from streaming.history.row_correction import RowCorrection
@@ -70,6 +71,7 @@ def correct(
         msg = "--relabel needs --unit."
         raise typer.BadParameter(msg)
     settings, line = locate_settings(config, data, needs_run=False), commands_for_options(config, data)
+    local_root(settings)
     selection = RowSelection(device, metric, parse_time(since), parse_time(until))
     plain = RowCorrection(delete, factor, offset, unit)
     plain.check()
@@ -79,8 +81,6 @@ def correct(
     if dry_run:
         _show({**selection.arguments(), **planned, "dry_run": True}, line, as_json=as_json)
         return
-    from deploy.requests import run_request
-
     arguments = {**selection.arguments(), **change.arguments()}
     request = Request("correct", arguments, author=author or system_user(), reason=given_reason(reason))
     done = run_request(settings, request, tell=lambda text: typer.echo(text, err=True))

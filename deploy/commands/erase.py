@@ -43,10 +43,12 @@ def erase(
     by a hash and is kept in `_erasures` next to the tables. If the device sends again, its messages are stored again.
     """
     from deploy.local.locate_settings import locate_settings
+    from deploy.requests import local_root, run_request
     from lakehouse.requests import Request
     from streaming.history.plan_erasure import plan_erasure
 
     settings = locate_settings(config, data, needs_run=False)
+    local_root(settings)
     planned = plan_erasure(settings.lake.root, device)
     if dry_run:
         cut = f"dead letters of other devices whose payload would be cut: {planned['letters_to_cut']}"
@@ -56,8 +58,6 @@ def erase(
         return
     if not yes:
         _confirm(device, planned["tables"])
-    from deploy.requests import run_request
-
     request = Request(
         "erase", {"device": device}, author=author or system_user(), reason=given_reason(reason), private=True
     )
