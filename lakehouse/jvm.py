@@ -19,14 +19,14 @@ from typing import Any, Final
 from ingest.contract.errors import FatalError, UnavailableError
 from lakehouse.confine import Confinement
 
-__all__ = ["JvmOptions", "SparkJvm", "start_jvm"]
+__all__ = ["JAVA_MODULES", "JvmOptions", "SparkJvm", "is_collector", "spark_home", "start_jvm"]
 
 START_SECONDS: Final = 120.0
 STOP_SECONDS: Final = 20.0
 
 # Options that Spark's own launcher passes (org.apache.spark.launcher.JavaModuleOptions), without the incubating vector module: a
 # runtime image may lack it, and only Spark's machine learning uses it.
-_MODULES: Final = (
+JAVA_MODULES: Final = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(
         f"--add-opens={module}=ALL-UNNAMED"
@@ -161,17 +161,17 @@ def _check_files(options: JvmOptions) -> None:
 def _spawn(
     options: JvmOptions, conf: Mapping[str, str], answer: Path, keep_open: Sequence[int]
 ) -> subprocess.Popen[bytes]:
-    spark_home = _spark_home()
+    home = spark_home()
     log4j, settings = answer.with_name("log4j2.properties"), answer.with_name("spark.properties")
     log4j.write_text(_LOG4J.format(log=_escaped(str(options.log_dir / "spark.log"))), encoding="ascii")
     # In a file of a private folder, not on the command line, which every user of the machine may read.
     settings.write_text("".join(f"{_escaped(k)}={_escaped(v)}\n" for k, v in conf.items()), encoding="ascii")
-    classpath = os.pathsep.join([*map(str, options.jars), str(spark_home / "jars" / "*"), *_hadoop_folders(conf)])
+    classpath = os.pathsep.join([*map(str, options.jars), str(home / "jars" / "*"), *_hadoop_folders(conf)])
     command = [
         *_NO_INTERRUPT,
         *_confined(options, answer.parent),
         str(options.java_home / "bin" / "java"),
-        *_MODULES,
+        *JAVA_MODULES,
         *_collector(options.flags),
         *options.flags,
         f"-Xmx{options.heap}",
@@ -192,7 +192,7 @@ def _spawn(
     # Settings in our environment may be secrets, and Spark needs none of them.
     env = {
         **{name: value for name, value in os.environ.items() if not (name.startswith("TIDEGATE_") and "__" in name)},
-        "SPARK_HOME": str(spark_home),
+        "SPARK_HOME": str(home),
         "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": sys.executable,
         _CONNECTION_VARIABLE: str(answer),
@@ -214,7 +214,7 @@ def _confined(options: JvmOptions, folder: Path) -> tuple[str, ...]:
     """Return the words that confine the JVM's command; none without a confinement."""
     if options.confinement is None:
         return ()
-    read = [options.java_home, _spark_home(), Path(__file__).with_name("pools.xml"), *Path("/etc").glob("java*")]
+    read = [options.java_home, spark_home(), Path(__file__).with_name("pools.xml"), *Path("/etc").glob("java*")]
     read += [Path(sys.prefix), Path(sys.base_prefix), *{jar.parent for jar in options.jars}]
     # A rule holds for what a path leads to, not for the link.
     read += [jar.resolve().parent for jar in options.jars]
@@ -248,11 +248,16 @@ def _escaped(text: str) -> str:
 def _collector(flags: Sequence[str]) -> list[str]:
     # Batches leave much garbage and little else: on few cores the parallel collector takes least of them. (G1 of Java
     # 25.0.0 to 25.0.2 damages zstd data; the caller's flags may ask for another one.)
-    chosen = any(flag.startswith("-XX:+Use") and flag.endswith("GC") for flag in flags)
-    return [] if chosen else ["-XX:+UseParallelGC"]
+    return [] if any(map(is_collector, flags)) else ["-XX:+UseParallelGC"]
 
 
-def _spark_home() -> Path:
+def is_collector(flag: str) -> bool:
+    """Return whether a JVM flag chooses the garbage collector."""
+    return flag.startswith("-XX:+Use") and flag.endswith("GC")
+
+
+def spark_home() -> Path:
+    """Return the folder of PySpark, which holds Spark's jars."""
     import pyspark
 
     return Path(pyspark.__file__).parent

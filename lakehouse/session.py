@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ingest.contract.errors import ConfigError
-from lakehouse.jvm import JvmOptions, SparkJvm, start_jvm
+from lakehouse.jvm import JvmOptions, SparkJvm, is_collector, start_jvm
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -180,8 +180,11 @@ def _umask() -> int:
 
 
 def executor_conf(flags: Sequence[str]) -> dict[str, str]:
-    """Return the Spark setting that gives executors those flags of the driver's JVM that Kafka's client reads; empty if none."""
-    kept = [flag for flag in flags if flag.startswith("-Dorg.apache.kafka.")]
+    """Return the Spark setting that gives executors the driver's JVM flags that they need too; empty if none.
+
+    These are flags that Kafka's client reads, and the collector: G1 of some versions of Java damages compressed data.
+    """
+    kept = [flag for flag in flags if flag.startswith("-Dorg.apache.kafka.") or is_collector(flag)]
     return {"spark.executor.extraJavaOptions": " ".join(kept)} if kept else {}
 
 

@@ -26,6 +26,7 @@ _LOGIN_REFUSED: Final = (
 )
 _DISK_FULL: Final = ("No space left on device", "Disk quota exceeded", "not enough space")
 _DATA_LOSS: Final = ("KAFKA_DATA_LOSS", "data may have been lost", "data was lost", "OffsetOutOfRangeException")
+_EXECUTORS_LOST: Final = ("ExecutorLostFailure", "ExecutorDeadException")
 _MEMORY: Final = ("OutOfMemoryError", "GC overhead limit")
 
 
@@ -50,6 +51,14 @@ def classify_query_failure(error: BaseException, *, bootstrap_servers: str, log:
     if _any(_MEMORY, text):
         return FatalError(
             f"Spark ran out of memory: raise stream.driver_memory or lower stream.max_records_per_batch. See {log}."
+        )
+    return _classify_task_failure(text, log)
+
+
+def _classify_task_failure(text: str, log: str) -> TidegateError:
+    if _any(_EXECUTORS_LOST, text):
+        return RetryableError(
+            f"A task of Spark lost its executor four times; landing starts again. See {log}.", retry_after_seconds=5.0
         )
     return FatalError(f"The landing query failed: {_first_line(text)}. See {log}.")
 

@@ -42,12 +42,12 @@ def test_extra_settings_win_and_executors_get_the_jars(tmp_path: Path) -> None:
     assert conf["spark.jars"] == "a.jar,aws.jar,sdk.jar"
 
 
-def test_executors_get_the_flags_that_kafkas_client_reads_and_no_others() -> None:
+def test_executors_get_the_collector_and_the_flags_that_kafkas_client_reads_and_no_others() -> None:
     allowed = "-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls=https://login.example.org/token"
     assert executor_conf(("-XX:+UseSerialGC", allowed, "-Dlog4j2.level=OFF")) == {
-        "spark.executor.extraJavaOptions": allowed
+        "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC {allowed}"
     }
-    assert executor_conf(("-XX:+UseSerialGC",)) == {}
+    assert executor_conf(("-XX:TieredStopAtLevel=1",)) == {}
 
 
 def conf_of(master: str, **more: Any) -> dict[str, str]:
