@@ -139,9 +139,9 @@ class SharedInputs:
     def __init__(self, state: StateReader, settings: GatewaySettings) -> None:
         """Follow `state`, which holds shared inputs only, for the folder and the file that the settings name."""
         self._state = state
-        self._profiles = _Copies(Path(settings.profiles)) if settings.profiles is not None else None
+        self._profiles = _Copies(Path(settings.profiles), "profiles") if settings.profiles is not None else None
         self._registry = Path(settings.device_registry) if settings.device_registry is not None else None
-        self._registered = _Copies(self._registry.parent) if self._registry is not None else None
+        self._registered = _Copies(self._registry.parent, "devices") if self._registry is not None else None
         self._seen: dict[str, bytes] | None = None
 
     def refresh(self) -> None:
@@ -244,9 +244,9 @@ class SharedInputs:
 class _Copies:
     """Files of one folder that this gateway keeps for Kafka. A list of their names next to them outlasts the process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kind: str) -> None:
         self.folder = folder
-        self._list = folder / ".tidegate-shared.json"
+        self._list = folder / f".tidegate-shared-{kind}.json"
 
     @property
     def known(self) -> bool:

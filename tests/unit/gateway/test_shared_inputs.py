@@ -92,6 +92,19 @@ def test_files_of_before_are_not_lost(bed: Bed) -> None:
     assert list(read_registry(place / "devices.jsonl")) == ["a"]
 
 
+def test_both_kinds_may_share_a_folder(bed: Bed) -> None:
+    settings = GatewaySettings(
+        shared_inputs=True, profiles=str(bed.folder), device_registry=str(bed.folder / "devices.jsonl")
+    )
+    inputs = SharedInputs(MemoryFollower(bed.log, is_shared_input, held=is_shared_input), settings)
+    bed.send((profile_key("pump.toml"), PUMP), *device_input("a", None, {}).items())
+    inputs.refresh()
+    bed.send((profile_key("fan.toml"), FAN))
+    inputs.refresh()
+    assert sorted(file.name for file in bed.folder.glob("[!.]*")) == ["devices.jsonl", "fan.toml", "pump.toml"]
+    assert list(read_registry(bed.folder / "devices.jsonl")) == ["a"]
+
+
 def test_an_empty_topic_removes_nothing(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
     bed.send((profile_key("pump.toml"), PUMP), *device_input("a", None, {}).items())
     bed.inputs().refresh()
