@@ -25,7 +25,7 @@ from lakehouse.derived_tables import ALL_TABLES, ROLLUPS
 from lakehouse.jvm import JvmOptions
 from lakehouse.lake_settings import LakeSettings
 from lakehouse.paths import table_uri
-from lakehouse.session import open_session
+from lakehouse.session import LakeSession, open_session
 from lakehouse.tables import READINGS
 from monitoring.exporter import CollectorRegistry
 from monitoring.metrics.stream import StreamMetrics
@@ -35,7 +35,6 @@ from streaming.writer_context import WriterContext
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
 
 __all__ = ["COMMITS", "measure_derive", "measure_passes", "render_derive"]
 
@@ -72,7 +71,7 @@ def measure_derive(
             for count in devices:
                 tell(f"Measuring passes for {count:,} devices.")
                 root = folder / str(count)
-                cells.append(measure_passes(session.spark, root, devices=count, passes=passes, processes=processes))
+                cells.append(measure_passes(session, root, devices=count, passes=passes, processes=processes))
         finally:
             session.close()
     return {
@@ -84,7 +83,7 @@ def measure_derive(
 
 
 def measure_passes(
-    spark: "SparkSession", root: Path, *, devices: int, passes: int, processes: Sequence[psutil.Process],
+    session: LakeSession, root: Path, *, devices: int, passes: int, processes: Sequence[psutil.Process],
     minutes: int = FULL_MINUTES,
 ) -> dict[str, float]:  # fmt: skip
     """Fill new tables with minutes of readings, and measure passes that each take in the readings since the last one.
@@ -99,7 +98,7 @@ def measure_passes(
     ensure_tables(str(root), ALL_TABLES.values(), log_retention_hours=24)
     metrics = StreamMetrics(CollectorRegistry(), query="bench", tables=ALL_TABLES, topics=("readings", "dead-letters"))
     lake = LakeSettings(root=str(root))
-    writer = WriterContext(spark, KafkaSettings(), settings, lake, metrics, LandedTopics())
+    writer = WriterContext(session.spark, KafkaSettings(), settings, lake, metrics, LandedTopics())
     at, each, step = minutes * COMMITS, devices // COMMITS, round(settings.derive_seconds * COMMITS_PER_SECOND)
     _append(str(root), day_rows(BEGIN, 0, at, each, devices))
 

@@ -11,7 +11,7 @@ from lakehouse.session import LakeSession
 
 def test_a_pass_is_measured_with_the_rows_that_it_wrote(lake: LakeSession, tmp_path: Path) -> None:
     found = measure_passes(
-        lake.spark, tmp_path, devices=180, passes=1, processes=[psutil.Process(lake.jvm.process.pid)], minutes=3
+        lake, tmp_path, devices=180, passes=1, processes=[psutil.Process(lake.jvm.process.pid)], minutes=3
     )
     # All devices in minutes 0 to 2, and 84 of them in the passes, which are in minute 3. A rolling window holds 15 minutes.
     passed = (WARM_PASSES + 1) * 7 * 3
