@@ -11,9 +11,12 @@ TESTS = Path(__file__).parents[1]
 SHORT_FORMS = {
     "e2e/test_deploy_monitor.py": "the same test with one kill",
     "e2e/test_deploy_page.py": "the same test with one kill",
+    "e2e/test_deploy_secured_run.py": "integration/test_deploy_secured_run.py::test_the_gateway_writes",
     "integration/test_deploy_bench_failover.py": "integration/test_deploy_testbed.py::test_a_kafka_of_zookeeper_mode",
     "integration/test_deploy_image.py": "unit/deploy/test_docker.py::test_the_image_installs",
+    "integration/test_deploy_three_brokers.py": "integration/test_ingest_kafka_login.py::test_a_writer_logs_in_again",
     "integration/test_gateway_standby.py": "unit/gateway/test_gateway_lease.py::test_a_holder_without_a_timer",
+    "spark/test_lakehouse_query_server.py": "spark/test_lakehouse_query_server.py::test_clients_read_everything",
     "spark/test_streaming_power_cut.py": "the same test with the first subsets",
     "spark/test_streaming_service.py": "the same test with two kills",
 }
