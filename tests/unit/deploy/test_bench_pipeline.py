@@ -40,7 +40,8 @@ from lakehouse.tables import READINGS
 
 def test_a_commit_without_rows_changes_no_count() -> None:
     count = RowCount(boot=7)
-    for rows in (pa.table({}), pa.table({"boot": [7, 8, 7]}), pa.table({})):
+    none = pa.table({"boot": pa.nulls(0)})
+    for rows in (none, pa.table({"boot": [7, 8, 7]}), none):
         count.add(FollowedCommit(1, 0.0, 0.0, rows))
     assert count.rows == 2
 

@@ -193,5 +193,5 @@ def test_every_dependency_of_the_project_is_pinned() -> None:
         pinned |= set(
             re.findall(r"^([A-Za-z0-9_.-]+)==", (REPOSITORY / name).read_text(encoding="utf-8"), re.MULTILINE)
         )
-    missing = {re.split(r"[<>=~! ]", line)[0].lower().replace("_", "-") for line in wanted} - pinned
+    missing = {re.split(r"[\[<>=~! ]", line)[0].lower().replace("_", "-") for line in wanted} - pinned
     assert not missing
