@@ -16,7 +16,7 @@ SHORT_FORMS = {
     "integration/test_deploy_image.py": "unit/deploy/test_docker.py::test_the_image_installs",
     "integration/test_deploy_three_brokers.py": "integration/test_ingest_kafka_login.py::test_a_writer_logs_in_again",
     "integration/test_gateway_standby.py": "unit/gateway/test_gateway_lease.py::test_a_holder_without_a_timer",
-    "spark/test_lakehouse_query_server.py": "spark/test_lakehouse_query_server.py::test_clients_read_everything",
+    "spark/test_lakehouse_query_server.py": "unit/lakehouse/test_confine.py::test_files",
     "spark/test_streaming_power_cut.py": "the same test with the first subsets",
     "spark/test_streaming_service.py": "the same test with two kills",
 }

@@ -166,6 +166,7 @@ def jdbc(java: Path, url: str, folder: Path, *statements: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.chaos  # five JVMs: two minutes
 def test_clients_read_everything_and_change_nothing(
     root: Path, jvm_options: JvmOptions, tmp_path: Path, wait_until: Callable[..., Any]
 ) -> None:
