@@ -133,21 +133,16 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture(scope="session")
 def wait_until() -> Callable[..., Any]:
-    """`wait_until(condition, seconds=60, what="…")` returns the first truthy answer or fails naming what it awaited.
-
-    It looks often at first, later ten times a second, and rests after a look that takes long: what is awaited needs the cores.
-    """
+    """`wait_until(condition, seconds=60, what="…")` returns the first truthy answer or fails naming what it awaited."""
 
     def wait(condition: Callable[[], Any], *, seconds: float = 60.0, what: str = "the condition") -> Any:
-        deadline, pause = time.monotonic() + seconds, 0.02
+        deadline = time.monotonic() + seconds
         while True:
-            began = time.monotonic()
             answer = condition()
             if answer:
                 return answer
-            if (now := time.monotonic()) > deadline:
+            if time.monotonic() > deadline:
                 pytest.fail(f"{what} did not come true within {seconds:g} s (last answer: {answer!r})")
-            time.sleep(max(pause, min((now - began) / 2, 0.5)))
-            pause = min(1.25 * pause, 0.1)
+            time.sleep(0.02)
 
     return wait

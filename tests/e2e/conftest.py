@@ -19,7 +19,6 @@ from deltalake import DeltaTable
 
 from deploy.local.guard import find_marked_processes
 from deploy.local.runfile import RunFile, is_locked, read_run
-from deploy.local.status import read_status
 from deploy.settings import Settings, load_settings
 from gateway.devtools.fleet_publisher import FleetTotals, PublishJournal, run_fleet
 from gateway.devtools.simulator import FleetScript
@@ -73,8 +72,7 @@ class Pipeline:
         return self.tidegate("up", *flags, *arguments, seconds=seconds)
 
     def status(self) -> Any:
-        """The answer of `tidegate status`, without a process for each look: many tests wait for it."""
-        return json.loads(json.dumps(read_status(self.data), default=str))
+        return self.json("status", ok=(0, 1))
 
     def ready(self) -> bool:
         return bool(self.status()["ready"])
