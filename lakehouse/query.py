@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import SparkSession
 
-__all__ = ["SPARK_CONF", "duckdb_literal", "run_spark_sql", "run_sql"]
+__all__ = ["SPARK_CONF", "duckdb_literal", "innermost_message", "present_tables", "run_spark_sql", "run_sql"]
 
 _MANY_FILES: Final = 32
 """Up to this number of files, opening all of them costs less than a second plan that shows which ones the query needs."""
@@ -67,7 +67,7 @@ def run_sql(
     """
     import duckdb
 
-    names = _present_tables(root)
+    names = present_tables(root)
     used = views_in(sql, views)
     connection = duckdb.connect(config={"python_enable_replacements": False, "temp_directory": ""})
     try:
@@ -90,7 +90,12 @@ def run_sql(
         connection.close()
 
 
-def _present_tables(root: str) -> list[str]:
+def present_tables(root: str) -> list[str]:
+    """Return the names of the tables.
+
+    Raises:
+        UnavailableError: there is none yet.
+    """
     names = table_names(root)
     if not names:
         message = f"There is no table under {root} yet. Start the pipeline with `tidegate up`, or name another folder."
@@ -210,7 +215,7 @@ def run_spark_sql(
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 
-    names = _present_tables(root)
+    names = present_tables(root)
     used = views_in(sql, views)
     session = reading_session(spark)
     try:
@@ -226,11 +231,11 @@ def run_spark_sql(
     except PySparkException as error:
         raise TidegateError(_explained_spark(error, [*names, *(view.name for view in views)])) from error
     except Py4JJavaError as error:
-        raise TidegateError(_cause(error.java_exception)) from error
+        raise TidegateError(innermost_message(error.java_exception)) from error
 
 
-def _cause(thrown: Any) -> str:
-    """Return Spark's error text for a query that failed while it ran: the message of the innermost error."""
+def innermost_message(thrown: Any) -> str:
+    """Return the first line of what the innermost of nested Java errors says: Spark wraps the reason several times."""
     while (cause := thrown.getCause()) is not None:
         thrown = cause
     return str(thrown.getMessage() or thrown.toString()).strip().splitlines()[0]

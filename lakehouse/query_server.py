@@ -6,7 +6,6 @@ temporary files, and connect to nothing but itself. A DELETE fails with the kern
 """
 
 import shutil
-import socket
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ from lakehouse.catalog import table_names
 from lakehouse.confine import NEEDED_VERSION, Confinement, confinement_version
 from lakehouse.jvm import JvmOptions
 from lakehouse.paths import is_local, table_uri, to_path
-from lakehouse.query import SPARK_CONF
+from lakehouse.query import SPARK_CONF, innermost_message, present_tables
 from lakehouse.session import LakeSession, open_session
 from lakehouse.views import View
 
@@ -94,7 +93,7 @@ class QueryServer:
 
 @contextmanager
 def serve_queries(
-    jvm: JvmOptions, root: str, views: Sequence[View], options: ServerOptions, *, master: str = "local[*]"
+    jvm: JvmOptions, root: str, views: Sequence[View], options: ServerOptions, *, own_port: int
 ) -> Iterator[QueryServer]:
     """Run the servers while the block runs.
 
@@ -103,7 +102,7 @@ def serve_queries(
         root: local path of the tables.
         views: queries that clients see as views.
         options: addresses and login.
-        master: Spark's local master.
+        own_port: a free port for Spark itself, the only one that the confined JVM connects to.
 
     Raises:
         ConfigError: the tables are not on a local disk.
@@ -117,17 +116,14 @@ def serve_queries(
             "store with a login that can only read."
         )
         raise ConfigError(message)
-    if not table_names(root):
-        message = f"There is no table under {root} yet. Start the pipeline with `tidegate up`, or name another folder."
-        raise UnavailableError(message)
+    present_tables(root)
     if options.confined:
         _check_kernel()
     folder = Path(tempfile.mkdtemp(prefix="tidegate-serve-"))
     try:
-        own_port = _free_port()
         session = open_session(
             _confined(jvm, root, folder, own_port) if options.confined else replace(jvm, temp_dir=folder),
-            master=master,
+            master="local[*]",
             app_name="tidegate-serve",
             extra=_server_conf(options, folder, own_port),
         )
@@ -216,14 +212,5 @@ def _explained(server: str, host: str, port: int) -> Iterator[None]:
         )
         raise UnavailableError(message) from error
     except Py4JJavaError as error:
-        thrown = error.java_exception
-        while (cause := thrown.getCause()) is not None:
-            thrown = cause
-        message = f"{server} cannot listen on {host}:{port}: {thrown.getMessage() or thrown.toString()}."
+        message = f"{server} cannot listen on {host}:{port}: {innermost_message(error.java_exception)}."
         raise UnavailableError(message) from error
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

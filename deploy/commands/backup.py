@@ -42,10 +42,8 @@ def backup(
     from the Kafka offsets that the tables name. Any Delta reader can read DIR/tables. The command needs neither Kafka nor
     Spark. It must take less time than lake.log_retention_hours, because maintenance deletes old files after that.
     """
-    from deploy.process_signals import keep_files_private
     from streaming.backup import back_up
 
-    keep_files_private()
     root, _ = _places(config, data)
     with _readable_faults():
         report = back_up(root, folder, former=reuse)
@@ -63,10 +61,8 @@ def restore(
     Checks each file list first, and never replaces tables: set old tables and checkpoints aside before. With --data it also
     restores into a folder where nothing has run yet. Then start the stream: it lands the rest from Kafka.
     """
-    from deploy.process_signals import keep_files_private
     from streaming.backup import restore as copy_back
 
-    keep_files_private()
     root, checkpoint = _places(config, data, is_new=True)
     with _readable_faults():
         report = copy_back(folder, root, checkpoint)

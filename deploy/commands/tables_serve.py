@@ -90,6 +90,7 @@ def _server(settings: "Settings", options: "ServerOptions", memory: str) -> "Ite
     from deploy.lake_views import configured_views
     from deploy.local.artifacts import spark_jars
     from deploy.local.java import find_java
+    from deploy.local.ports import choose_port
     from lakehouse.jvm import JvmOptions
     from lakehouse.query_server import serve_queries
 
@@ -98,7 +99,8 @@ def _server(settings: "Settings", options: "ServerOptions", memory: str) -> "Ite
     logs = Path(tempfile.mkdtemp(prefix="tidegate-serve-logs-"))
     jvm = JvmOptions(java.home, tuple(spark_jars()), logs, memory, tuple(java.gc_options))
     try:
-        with serve_queries(jvm, settings.lake.root, configured_views(settings), options) as server:
+        views = configured_views(settings)
+        with serve_queries(jvm, settings.lake.root, views, options, own_port=choose_port(0)[0]) as server:
             yield server
     except BaseException:
         with suppress(OSError):
