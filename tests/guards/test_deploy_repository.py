@@ -1,5 +1,6 @@
 """Rules of the repository: what a wheel holds, what no tracked file says, where names and settings come from."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -193,6 +194,19 @@ def test_the_file_index_is_current() -> None:
         cwd=ROOT / "tests", capture_output=True, check=True,
     )  # fmt: skip
     assert done.stdout.decode("utf-8") == (ROOT / "FILES.md").read_text("utf-8"), "run `make index`"
+
+
+def test_fixtures_that_all_tests_share_have_names_of_their_own() -> None:
+    """Pytest takes the last of two plugins' fixtures of one name without a word, and the other's tests get a stranger."""
+    owners: dict[str, list[str]] = {}
+    for file in sorted((ROOT / "tests" / "support").glob("*.py")):
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and any(
+                "pytest.fixture" in ast.unparse(x) for x in node.decorator_list
+            ):
+                owners.setdefault(node.name, []).append(file.name)
+    assert len(owners) > 20
+    assert {name: files for name, files in owners.items() if len(files) > 1} == {}
 
 
 def test_each_promise_has_tests() -> None:

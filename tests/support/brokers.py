@@ -1,4 +1,4 @@
-"""Brokers of the gateway's broker suite: each is started once for all tests, and a scene gives a test its own names there.
+"""Brokers of the gateway's broker suite: each is started once for all tests, and `BrokerCase` gives a test its own names there.
 
 `make test` runs the suite on mosquitto and iotcore. `make conformance` fetches the others and runs it on all.
 """
@@ -24,7 +24,7 @@ from tests.support import jvm_brokers
 from tests.support.servers import BrokerServer
 from tests.support.session import SessionRig
 
-__all__ = ["Scene", "acknowledge", "connect", "end", "native", "numbers", "settle", "take"]
+__all__ = ["BrokerCase", "acknowledge", "connect", "end", "native", "numbers", "settle", "take"]
 
 Kind = Literal["mosquitto", "iotcore", "artemis", "hivemq"]
 INFLIGHT: Final = 40
@@ -116,7 +116,7 @@ class RunningBrokers:
             server.kill()
 
 
-class Scene:
+class BrokerCase:
     """One broker by one MQTT version, as a test meets it: gateways' sessions and a device, under names of this test."""
 
     def __init__(self, kind: Kind, server: BrokerServer, protocol: str, name: str) -> None:
@@ -267,10 +267,12 @@ def running_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runnin
         for protocol in ("3.1.1", "5")
     ]
 )
-def scene(request: pytest.FixtureRequest, running_brokers: RunningBrokers, unique_name: str) -> Iterator[Scene]:
-    """Each broker by each MQTT version; see `Scene`."""
+def broker_case(
+    request: pytest.FixtureRequest, running_brokers: RunningBrokers, unique_name: str
+) -> Iterator[BrokerCase]:
+    """Each broker by each MQTT version; see `BrokerCase`."""
     kind, protocol = request.param
-    made = Scene(kind, running_brokers.get(kind), protocol, unique_name)
+    made = BrokerCase(kind, running_brokers.get(kind), protocol, unique_name)
     yield made
     with suppress(OSError):
         made.close()
