@@ -54,7 +54,10 @@ OpenLog = Callable[[threading.Event, Callable[[str], None]], LogWriter | None]
 """Function that opens a log writer and reports in sentences what it waits for; None if `stop` was set first."""
 
 GATHER_SECONDS: Final = 0.03
-"""Time that a busy loop lets messages and reports gather: at a low rate a pass costs more than its messages."""
+LEAST_GATHER_SECONDS: Final = 0.003
+GATHER_PER_MESSAGE: Final = 0.003 / 1000
+"""A busy loop lets messages and reports gather, because a pass costs as much as ten messages. PUBACK waits for two or three
+passes, so the time grows with the messages per second: 3 ms up to 1,000, then more, and 30 ms from 10,000 on."""
 HURRY_BYTES: Final = 16 * 1024
 """A read of this size leaves no time for gathering."""
 TICK_SECONDS: Final = 1.0
@@ -285,10 +288,12 @@ class GatewayService(SessionEvents):
         return self._session.closed and log.in_flight > 0
 
     def _pause(self, log: LogWriter) -> float:
-        """Return how long a pass lets messages and reports gather: 0 if more is waiting already, longer if Kafka is slow."""
+        """Return how long a pass lets messages and reports gather: 0 if more is waiting already, longest if Kafka is slow."""
         if self._session.read_bytes >= HURRY_BYTES or not (self._deliverer.busy or log.in_flight):
             return 0.0
-        return GATHER_SECONDS if time.monotonic() - self._deliverer.progress_at < 1.0 else HELD_UP_SECONDS
+        if time.monotonic() - self._deliverer.progress_at >= 1.0:
+            return HELD_UP_SECONDS
+        return min(GATHER_SECONDS, max(LEAST_GATHER_SECONDS, self._broker.rate * GATHER_PER_MESSAGE))
 
     def _abandon(self, why: str, stop: threading.Event) -> None:
         """Give the connection up after Kafka failed for good: no acknowledgement, a new writer, and redelivery in order."""

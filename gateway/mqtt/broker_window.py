@@ -25,6 +25,7 @@ class BrokerWindow:
         held: messages at QoS 1 that came and were not acknowledged.
         level: number of held messages at which the broker stops; 0 while it is unknown.
         limit: the level, while it limits how much the gateway takes; 0 while it does not.
+        rate: messages per second at QoS 1 that came recently; 0 at the begin of a connection.
     """
 
     def __init__(self, window: int) -> None:
@@ -36,7 +37,7 @@ class BrokerWindow:
         """Start again for a new connection, or for none."""
         self.held = self.level = self.limit = 0
         self._top = self._hits = self._misses = 0
-        self._rate, self._counted, self._counted_since = 0.0, 0, now
+        self.rate, self._counted, self._counted_since = 0.0, 0, now
         self._full_since: float | None = None
         self._full_seconds, self._refills, self._judged_at = 0.0, 0, now
 
@@ -45,7 +46,7 @@ class BrokerWindow:
         self.held += count
         self._counted += count
         if now - self._counted_since >= RATE_SECONDS:
-            self._rate = self._counted / (now - self._counted_since)
+            self.rate = self._counted / (now - self._counted_since)
             self._counted, self._counted_since = 0, now
         if self.held > self.level:
             # The broker sends more: the number that looked like its limit was a habit of the devices.
@@ -87,9 +88,9 @@ class BrokerWindow:
 
     def gather_seconds(self, longest: float) -> float:
         """Return how long messages may gather: until half of what the broker sends is here, at the recent rate."""
-        if not self.level or not self._rate:
+        if not self.level or not self.rate:
             return longest
-        return max(0.0, min(longest, (self.level / 2 - self.held) / self._rate))
+        return max(0.0, min(longest, (self.level / 2 - self.held) / self.rate))
 
     def judge(self, now: float) -> None:
         """Decide again, every few seconds, whether the broker's limit holds the gateway up: it is nearly always reached."""

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from gateway.mqtt.broker_window import BrokerWindow
+from gateway.service import LEAST_GATHER_SECONDS
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
@@ -251,7 +253,27 @@ def test_a_broker_that_stops_below_the_window_is_not_waited_for(
     slept: list[float] = []
     monkeypatch.setattr("gateway.service.time.sleep", slept.append)
     go_on(10)
-    assert sum(seconds for seconds in slept if seconds >= 0.01) < 0.1, "gathering again and again"
+    assert sum(seconds for seconds in slept if seconds >= LEAST_GATHER_SECONDS) < 0.1, "gathering again and again"
+
+
+@pytest.mark.parametrize(("rate", "seconds"), [(0.0, 0.003), (1000.0, 0.003), (5000.0, 0.015), (1e6, 0.03)])
+def test_the_fewer_messages_come_the_shorter_they_gather(
+    rate: float, seconds: float, scripted_broker: Any, gateway_rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PUBACK waits for two or three passes."""
+    link = scripted_broker.accept()
+    link.handshake()
+    slept: list[float] = []
+    monkeypatch.setattr(BrokerWindow, "rate", property(lambda _: rate, lambda *_: None), raising=False)
+    monkeypatch.setattr(BrokerWindow, "_learn", lambda *_: None)  # a broker without a limit
+    gateway_rig.log.hold()
+    monkeypatch.setattr("gateway.service.time.sleep", slept.append)
+    link.publish(TOPIC, native(1), 1)
+    gateway_rig.until(lambda: len(slept) > 100, "the loop to wait for Kafka")
+    gateway_rig.log.release()
+    link.packet(PUBACK)
+    assert pytest.approx(seconds) in slept
+    assert not [one for one in slept if one > max(seconds * 1.001, 0.0101)], "those of the rig are shorter"
 
 
 def test_a_limit_of_the_broker_is_shown_while_it_holds_the_gateway_up(
