@@ -10,8 +10,9 @@ from ingest.contract.topics import DEAD_LETTERS, OUTCOMES, READINGS
 from ingest.kafka_settings import KafkaSettings
 from ingest.security import jvm_conf
 from streaming.landing_offsets import Offsets
+from streaming.stream_settings import BatchCut
 
-__all__ = ["LandedTopics", "kafka_options", "read_topics"]
+__all__ = ["LandedTopics", "cut_options", "kafka_options", "read_topics"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,20 @@ def kafka_options(settings: KafkaSettings, topics: LandedTopics, *, start: Offse
         "fetchOffset.numRetries": "1",
         "kafka.default.api.timeout.ms": "15000",
         "kafka.request.timeout.ms": "10000",
+    }
+
+
+def cut_options(cut: BatchCut, max_records: int) -> dict[str, str]:
+    """Options that let records gather in Kafka before a batch begins; none where it begins at once.
+
+    They decide only where a batch ends, and its end is in the checkpoint before it runs. A query that lands what is there and
+    ends (`availableNow`) must not have them: it would leave the rest.
+    """
+    if not cut.records or not cut.seconds:
+        return {}
+    return {
+        "minOffsetsPerTrigger": str(min(cut.records, max_records)),
+        "maxTriggerDelay": f"{max(1, round(cut.seconds * 1000))}ms",
     }
 
 

@@ -17,7 +17,7 @@ from streaming.checkpoint import Checkpoint, LocalCheckpoint
 from streaming.commit_marker import Marker
 from streaming.decode import decode_stream
 from streaming.dedup_index import DedupIndex
-from streaming.kafka_source import LandedTopics, kafka_options, read_topics
+from streaming.kafka_source import LandedTopics, cut_options, kafka_options, read_topics
 from streaming.land import Landing
 from streaming.landing_offsets import (
     Cuts,
@@ -118,6 +118,8 @@ def start_landing(
     marker = Marker(view.ids, order, cuts, names, reader.read, era=era)
     landing = Landing(spark, root, local, seen, progress, mirror, fit, topics, marker=marker, fsync=settings.fsync)
     options = kafka_options(kafka, topics, start=start, max_records=settings.max_records_per_batch)
+    if not available_now:
+        options |= cut_options(settings.batch_cut, settings.max_records_per_batch)
     rows = decode_stream(read_topics(spark, options), topics.readings)
     writer = rows.writeStream.queryName(LAND).option("checkpointLocation", settings.checkpoint)
     if available_now:

@@ -1,8 +1,22 @@
 """Settings of hop 3: the Spark process that writes the tables."""
 
+from dataclasses import dataclass
+from typing import Final, Literal
+
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-__all__ = ["StreamSettings"]
+__all__ = ["BatchCut", "StreamSettings"]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCut:
+    """When a batch begins: as soon as `records` wait in Kafka, or `seconds` after the last batch began if any wait."""
+
+    records: int
+    seconds: float
+
+
+_CUTS: Final = {"latency": BatchCut(0, 0.0), "balanced": BatchCut(150, 0.7), "thrifty": BatchCut(5_000, 5.0)}
 
 
 class StreamSettings(BaseModel):
@@ -25,6 +39,22 @@ class StreamSettings(BaseModel):
         ge=0,
         description="Seconds between the starts of two batches. 0 starts the next batch at once; more means fewer, larger "
         "files, less CPU and later rows.",
+    )
+    profile: Literal["latency", "balanced", "thrifty"] | None = Field(
+        None,
+        description="When a batch begins. latency: at once. balanced: when 150 records wait, or after 0.7 s. thrifty: when 5,000 "
+        "records wait, or after 5 s. A batch costs much more than its records, so waiting saves CPU at low rates and changes "
+        "nothing at high ones. Default: latency, or balanced in an embedded run.",
+    )
+    min_records_per_batch: int | None = Field(
+        None, ge=0, description="Records that wait in Kafka when a batch begins at once. Default: that of the profile."
+    )
+    max_wait_seconds: float | None = Field(
+        None,
+        ge=0,
+        le=3600,
+        description="Seconds after the begin of a batch when the next one begins, however few records wait. Default: that of "
+        "the profile.",
     )
     max_records_per_batch: int = Field(
         100_000,
@@ -84,3 +114,10 @@ class StreamSettings(BaseModel):
         True, description="Land generated records into a temporary table before the stream reports that it is ready."
     )
     extra: dict[str, str] = Field(default_factory=dict, description="More Spark settings, passed on unchanged.")
+
+    @property
+    def batch_cut(self) -> BatchCut:
+        """When a batch begins: what the profile says, with the single settings in its place."""
+        given = _CUTS[self.profile or "latency"]
+        records, seconds = self.min_records_per_batch, self.max_wait_seconds
+        return BatchCut(given.records if records is None else records, given.seconds if seconds is None else seconds)

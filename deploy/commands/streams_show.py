@@ -35,7 +35,7 @@ def plan_land(settings: "Settings") -> dict[str, Any]:
         "partitions": settings.kafka.partitions,
         "sinks": ["table readings", "table dead_letters"],
         "changes": [
-            {"what": "stream.master, driver_memory, trigger_seconds, max_records_per_batch, extra", "verdict": "keeps",
+            {"what": "stream.master, driver_memory, profile, trigger_seconds, max_records_per_batch, extra", "verdict": "keeps",
              "why": "the checkpoint does not contain them"},
             {"what": "stream.checkpoint", "verdict": "keeps",
              "why": "a new checkpoint continues at the offsets in the tables; nothing is stored twice"},

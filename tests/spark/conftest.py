@@ -121,16 +121,24 @@ class Lander:
         self.lake.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         return [each.what for each in found.findings]
 
-    def start(self) -> LandQuery:
+    def start(self, *, available_now: bool = False, **more: Any) -> LandQuery:
+        """Start the query; `more` are settings of `[stream]`."""
         refuse_damaged(self.root, ALL_TABLES)
         ensure_tables(self.root, ALL_TABLES.values(), log_retention_hours=24)
         seen = DedupIndex(Path(self.root) / "_seen.parquet")
         seen.load(self.root, horizon_days=8)
-        settings = StreamSettings(checkpoint=str(self.checkpoint), max_records_per_batch=1000)
+        settings = StreamSettings(**{"checkpoint": str(self.checkpoint), "max_records_per_batch": 1000, **more})
         progress = LandingProgress(self.metrics, "land")
         return start_landing(
-            self.lake.spark, self.root, self.kafka, settings, seen, progress, self.mirrored.append, self.topics
-        )
+            self.lake.spark, self.root, self.kafka, settings, seen, progress, self.mirrored.append, self.topics,
+            available_now=available_now,
+        )  # fmt: skip
+
+    def stop(self, started: LandQuery) -> None:
+        """End the query without waiting for records."""
+        started.landing.stop()
+        started.query.stop()
+        started.landing.close()
 
     def land(self, *records: ReadingRecord | DeadLetterRecord | bytes) -> None:
         """Send, start, land all there is, stop."""
@@ -139,9 +147,7 @@ class Lander:
         try:
             started.query.processAllAvailable()
         finally:
-            started.landing.stop()
-            started.query.stop()
-            started.landing.close()
+            self.stop(started)
 
     def rows(self, table: str = "readings") -> list[dict[str, Any]]:
         found = pa.table(DeltaTable(f"{self.root}/{table}").to_pyarrow_table())

@@ -171,3 +171,44 @@ def test_a_backlog_is_landed_in_batches_of_bounded_size(lander: Any, record: Any
     assert ends[-1] == 2100
     assert max(end - begin for begin, end in zip([0, *ends], ends, strict=False)) <= 1000
     assert len(lander.rows()) == 4200
+
+
+def test_few_records_wait_for_more_of_them_or_for_the_time(lander: Any, record: Any, wait_until: Any) -> None:
+    """The settings decide only where a batch is cut: each record lands once, and a start and a drain wait for nothing."""
+    lander.land(record(0, seq=0))
+    started = lander.start(min_records_per_batch=5, max_wait_seconds=3600)
+    try:
+        started.query.processAllAvailable()
+        lander.send(*(record(number, seq=number) for number in range(1, 5)))
+        started.query.processAllAvailable()  # until the query has looked at Kafka and found too little
+        assert len(lander.rows()) == 2
+        lander.send(record(5, seq=5))
+        wait_until(lambda: len(lander.rows()) == 12, what="the fifth record to begin a batch")
+        assert lander.versions()["readings"] == 2, "one commit of all five"
+        lander.send(record(6, seq=6))
+        started.query.processAllAvailable()
+        assert len(lander.rows()) == 12
+    finally:
+        lander.stop(started)
+    started = lander.start(min_records_per_batch=5, max_wait_seconds=3600)
+    try:
+        wait_until(lambda: len(lander.rows()) == 14, what="what waited at the stop, in the first batch after it")
+        lander.send(record(7, seq=7))
+        started.query.processAllAvailable()
+        assert len(lander.rows()) == 14
+    finally:
+        lander.stop(started)
+    drained = lander.start(available_now=True, min_records_per_batch=5, max_wait_seconds=3600)
+    try:
+        assert drained.query.awaitTermination(120)
+    finally:
+        lander.stop(drained)
+    assert len(lander.rows()) == 16
+    started = lander.start(min_records_per_batch=5, max_wait_seconds=0.1)
+    try:
+        started.query.processAllAvailable()
+        lander.send(record(8, seq=8))
+        wait_until(lambda: len(lander.rows()) == 18, what="a batch of one record, when its time is over")
+    finally:
+        lander.stop(started)
+    assert [row["message_id"] for row in lander.rows()][::2] == [f"bs:1:{number}" for number in range(9)]

@@ -200,6 +200,9 @@ def _requests(fleet: Fleet, costs: Costs, settings: Settings) -> Iterator[SizeLi
     basis = f"commits {measured.basis}"
     if stream.trigger_seconds and 1 / stream.trigger_seconds < commits:
         commits, basis = 1 / stream.trigger_seconds, f"stream.trigger_seconds is {stream.trigger_seconds:g}"
+    cut = stream.batch_cut
+    if cut.records and cut.seconds and (gathered := max(1 / cut.seconds, fleet.rate / cut.records)) < commits:
+        commits, basis = gathered, f"a batch waits for {cut.records:,} records or {cut.seconds:g} s (stream.profile)"
     full = fleet.rate / stream.max_records_per_batch
     if full > commits:
         commits, basis = full, f"stream.max_records_per_batch is {stream.max_records_per_batch:,}"
