@@ -42,13 +42,17 @@ CHORE_NAMES: Final = ("requests", "derive", "maintain", "streams")
 
 @dataclass(slots=True)
 class BackgroundTask:
-    """Something to be done every so often; `run` returns quickly where there is nothing to do. `close` ends it for good."""
+    """Something to be done every so often; `run` returns quickly where there is nothing to do. `close` ends it for good.
+
+    `rest` is how many times as long as a run the pause after it lasts at least, so that landing gets the machine in between.
+    """
 
     name: str
     every_seconds: float
     run: Callable[[], object]
     due_at: float = 0.0
     close: Callable[[], object] = lambda: None
+    rest: float = 0.0
     failures: int = field(default=0, init=False)
 
 
@@ -63,7 +67,7 @@ def make_background_tasks(writer: WriterContext) -> list[BackgroundTask]:
         BackgroundTask(
             "requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle_request(writer, request))
         ),
-        BackgroundTask("derive", writer.settings.derive_seconds, deriver.run_pass),
+        BackgroundTask("derive", writer.settings.derive_seconds, deriver.run_pass, rest=1.0),
         BackgroundTask("streams", STREAMS_SECONDS, streams.run, close=streams.close),
         BackgroundTask("maintain", writer.settings.maintain_seconds, TableMaintainer(writer).run_pass),
     ]
@@ -115,10 +119,12 @@ class BackgroundTasks:
                     self._do(chore)
 
     def _do(self, chore: BackgroundTask) -> None:
+        began = time.monotonic()
         try:
             with self._writer.metrics.chore_duration.labels(chore.name).time():
                 chore.run()
-            chore.failures, chore.due_at = 0, time.monotonic() + chore.every_seconds
+            ended = time.monotonic()
+            chore.failures, chore.due_at = 0, ended + max(chore.every_seconds, chore.rest * (ended - began))
         except Exception as error:
             chore.failures += 1
             self._writer.metrics.chore_failures.labels(chore.name).inc()

@@ -71,7 +71,8 @@ class StreamSettings(BaseModel):
     derive_seconds: float = Field(
         7.0,
         gt=0,
-        description="Pause in seconds between two passes that update rollups, latest, ledger and devices.",
+        description="Pause in seconds between two passes that update rollups, latest, ledger and devices. The pause lasts at "
+        "least as long as the last pass.",
     )
     watermark_delay_seconds: float = Field(
         120.0,
