@@ -60,7 +60,7 @@ def cut_options(cut: BatchCut, max_records: int) -> dict[str, str]:
     """Options that let records gather in Kafka before a batch begins; none where it begins at once.
 
     They decide only where a batch ends, and its end is in the checkpoint before it runs. A query that lands what is there and
-    ends (`availableNow`) must not have them: it would leave the rest.
+    ends (`availableNow`) does without them, for it has nothing to wait for.
     """
     if not cut.records or not cut.seconds:
         return {}
