@@ -75,7 +75,7 @@ soak: setup ## run everything for two hours at 200 messages/s with a random faul
 	@./tidegate soak --minutes 120 --rate 200 --faults $(ARGS)
 
 mutants: setup ## break each hop on purpose and print which oracle finds the fault
-	@$(VENV) -m pytest -q tests/spark/test_deploy_mutants.py
+	@$(VENV) -m pytest -q -m "chaos or not chaos" tests/spark/test_deploy_mutants.py
 
 helm: setup ## build helm from its Go module if it is missing (minutes), and test the exported chart with it
 	@$(VENV) -m deploy.local.environment --readers

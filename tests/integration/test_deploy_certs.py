@@ -201,6 +201,7 @@ def test_kafka_accepts_clients_of_its_authority_only(tmp_path: Path) -> None:
         assert not accepted(cluster, other, own)
 
 
+@pytest.mark.chaos
 def test_kafka_writes_on_while_its_authority_is_replaced_node_by_node(
     tmp_path: Path, unique_name: str, wait_until: Any
 ) -> None:
