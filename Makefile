@@ -82,7 +82,7 @@ helm: setup ## build helm from its Go module if it is missing (minutes), and tes
 	@$(VENV) -m tests.support.helm
 	@$(VENV) -m pytest -q tests/unit/deploy/test_helm_chart.py tests/unit/deploy/test_helm_schema.py \
 		tests/integration/test_deploy_helm.py tests/integration/test_deploy_helm_values.py \
-		tests/integration/test_deploy_helm_pod.py $(ARGS)
+		tests/integration/test_deploy_helm_pod.py tests/integration/test_deploy_helm_users.py $(ARGS)
 
 lock: ## pin the newest versions that pyproject.toml allows, with hashes (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \

@@ -44,8 +44,9 @@ def acl(
 ) -> None:
     """Show or grant the rights (ACLs) that a Kafka user needs for its role.
 
-    Roles: gateway; stream; operator (redrives, retention, rewinds); reader (monitor, audit, tail). Each role has only the
-    rights that it needs, on Tidegate's topics and on groups that begin with tidegate-.
+    Roles: gateway; stream; operator (redrives, retention, rewinds); reader (monitor, audit, tail); redrive (in addition to
+    reader, for a monitor whose page redrives). Each role has only the rights that it needs, on Tidegate's topics and on groups
+    that begin with tidegate-.
 
     The user of --config must be allowed to see and change ACLs.
     """

@@ -9,6 +9,7 @@ import yaml
 from deploy.export.compose_servers import GROUP, confined, health, mosquitto_configuration, server_services
 from deploy.export.compose_settings import SECRETS, STATE, ContainerSetup, container_setup
 from deploy.export.parts import ProductionPart, secret_extras
+from deploy.kafka_users import rights_section
 from deploy.settings import Settings
 from deploy.settings_file import to_toml
 from monitoring.grafana.export_files import grafana_files
@@ -50,7 +51,7 @@ Each secret is a file with one line that group {group}, the group of the image, 
     sudo chown root:{group} secrets/* && sudo chmod 0440 secrets/*
 {extras}
 Each line waits for the secret and Ctrl-D. `openssl rand -hex 16` makes one.
-
+{rights}
 ## Start
 
     docker compose up --detach --wait
@@ -193,6 +194,7 @@ def _readme(setup: ContainerSetup, services: dict[str, Any], image: str, extras:
         if setup.own_broker
         else "",
         binds=_binds_text(binds),
+        rights=rights_section(setup.settings),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from deploy.export.parts import ProductionPart, input_paths, production_parts, secret_extras, secret_settings
+from deploy.kafka_users import rights_section
 from deploy.settings import Settings
 
 __all__ = ["PROGRAM", "USER", "systemd_files"]
@@ -94,7 +95,7 @@ Relative paths in the settings begin at {state}, which systemd creates.
 
 The settings file then needs no password. systemd (250 or newer) gives each part a copy of its own, which no other user can read.
 Other values may be in {environment} (mode 0600), which systemd reads as root; it may be missing.
-
+{rights}
 ## Start
 
     sudo -u {user} {program} config validate --config {settings}
@@ -228,6 +229,7 @@ def _readme(settings: Settings, parts: tuple[ProductionPart, ...], *, program: s
         environment=ENVIRONMENT,
         folders=made,
         secrets=_secrets(settings, parts),
+        rights=rights_section(settings),
         finding=_FINDING.format(state=STATE) if settings.monitoring.state_dir is None else "",
     )
 

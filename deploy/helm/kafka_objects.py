@@ -1,19 +1,21 @@
-"""Topics and users as Strimzi's operators take them: the topics of the contract, and the rights of each role.
+"""Topics and users as Strimzi's operators take them: the topics of the contract, and the rights of each part.
 
-With these topics in place the gateway creates none, so its user needs no right to create topics.
+The chart decides by its values which rights of `aclsIf` a user gets, since values may change after the export.
 """
 
+from collections.abc import Iterable
 from typing import Any, Final
 
+from deploy.kafka_users import MORE, ROLES
 from ingest.contract.topics import topic_specs
 from ingest.kafka_settings import KafkaSettings
-from ingest.topics.roles import OWN_TOPICS, Acl, Role, needed_acls
+from ingest.topics.roles import OWN_TOPICS, Acl, needed_acls
 
 __all__ = ["strimzi_topics", "strimzi_users"]
 
-USERS: Final = {"gateway": Role.GATEWAY, "stream": Role.STREAM, "monitor": Role.READER}
-"""Role of each part's user. Redrives from the page need the role operator instead."""
 USUAL_COPIES: Final = 3
+CREATES: Final = "creates"
+"""Rights that a part needs where nobody else creates the topics."""
 
 
 def strimzi_topics(settings: KafkaSettings) -> list[dict[str, Any]]:
@@ -33,18 +35,31 @@ def strimzi_topics(settings: KafkaSettings) -> list[dict[str, Any]]:
 
 
 def strimzi_users() -> list[dict[str, Any]]:
-    """Return a user per part with the rights of its role, and with a password that Strimzi makes."""
-    return [
-        {"name": f"tidegate-{part}", "authentication": "scram-sha-512", "acls": _rights(role)}
-        for part, role in USERS.items()
-    ]
+    """Return a user per part with the rights of its role, and with a password that Strimzi makes.
+
+    `aclsIf` has more rights by the condition under which the part needs them: `creates`, or a name of MORE.
+    """
+    return list(map(_user, ROLES))
 
 
-def _rights(role: Role) -> list[dict[str, Any]]:
+def _user(part: str) -> dict[str, Any]:
+    always = needed_acls([ROLES[part]])
+    creates = {acl for acl in always if acl.operation == "CREATE" and acl.name in OWN_TOPICS}
+    more = {CREATES: creates} if creates else {}
+    if part in MORE:
+        more[MORE[part].name] = set(needed_acls([MORE[part].role]) - always)
+    return {
+        "name": f"tidegate-{part}",
+        "authentication": "scram-sha-512",
+        "acls": _rights(always - creates),
+        **({"aclsIf": {name: _rights(acls) for name, acls in more.items()}} if more else {}),
+    }
+
+
+def _rights(acls: Iterable[Acl]) -> list[dict[str, Any]]:
     found: dict[tuple[str, str, str], list[str]] = {}
-    for acl in sorted(needed_acls([role])):
-        if not (acl.operation == "CREATE" and acl.name in OWN_TOPICS):
-            found.setdefault((acl.resource, acl.name, acl.pattern), []).append(_word(acl))
+    for acl in sorted(acls):
+        found.setdefault((acl.resource, acl.name, acl.pattern), []).append(_word(acl))
     return [
         {"resource": {"type": kind, "name": name, "patternType": pattern.removesuffix("ed")}, "operations": operations}
         for (kind, name, pattern), operations in found.items()

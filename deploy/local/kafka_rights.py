@@ -33,15 +33,20 @@ def rights_check(kafka: KafkaSettings, missing: dict[Role, list[Acl]]) -> Prefli
     lacking = {role: acls for role, acls in missing.items() if acls}
     if not lacking:
         return PreflightCheck("kafka rights", "ok", f"the Kafka user {user} has the rights of every role")
-    if held:
+    if set(held) - {Role.REDRIVE}:
         others = "; ".join(f"not of {role} ({_missing_text(acls)})" for role, acls in lacking.items())
         return PreflightCheck(
             "kafka rights", "ok", f"the Kafka user {user} has the rights of {', '.join(held)}; {others}"
         )
-    if nearly := [role for role, acls in lacking.items() if {one.operation for one in acls} == {"DESCRIBE_CONFIGS"}]:
+    if nearly := [
+        role
+        for role, acls in lacking.items()
+        if role is not Role.REDRIVE and {one.operation for one in acls} == {"DESCRIBE_CONFIGS"}
+    ]:
         text = f"the Kafka user {user} has the rights of {', '.join(nearly)}, except that it cannot see the topics' settings"
         return PreflightCheck("kafka rights", "warn", text, "Grant it DESCRIBE_CONFIGS on Tidegate's topics.")
-    role = min(lacking, key=lambda name: len(lacking[name]))
+    # Redrive is a role for a user who has another one.
+    role = min((each for each in lacking if each is not Role.REDRIVE), key=lambda name: len(lacking[name]))
     return PreflightCheck(
         "kafka rights",
         "fail",

@@ -13,6 +13,7 @@ from pydantic import SecretStr
 
 from deploy.certificates.folder import AUTHORITY_KEY_FILE, issue_leaves
 from deploy.certificates.issue import LeafRequest
+from deploy.kafka_users import part_roles
 from deploy.local.broker import BrokerTls, choose_broker, find_mosquitto
 from deploy.local.broker_rights import find_plugin
 from deploy.local.kafka import KafkaProfile, new_cluster_id
@@ -167,15 +168,7 @@ def _mqtt_of(mqtt: MqttSettings, part: str) -> MqttSettings:
 
 def kafka_roles(settings: Settings) -> dict[str, tuple[Role, ...]]:
     """Return the roles of each user of Kafka, as `tidegate topics acl` knows them."""
-    receipts = settings.receipts
-    return {
-        # Receipts of stored messages need the landing's progress and the records.
-        "gateway": (Role.GATEWAY, *([Role.READER] if receipts.enabled and receipts.positive else [])),
-        "stream": (Role.STREAM,),
-        # A redrive from the page writes what a gateway writes.
-        "monitor": (Role.READER, Role.GATEWAY),
-        COMMANDS: (Role.OPERATOR,),
-    }
+    return {**part_roles(settings), COMMANDS: (Role.OPERATOR,)}
 
 
 def set_kafka_users(settings: Settings, logins: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pydantic import SecretStr
 
 from deploy.command_line import command_name
+from deploy.kafka_users import acl_arguments
 from deploy.production.imported import LeftOut
 from deploy.production.questions import PAGE_LOGIN, Values, complete
 from deploy.settings import Settings, environment_name, load_settings
@@ -137,12 +138,10 @@ def _check_text(text: str, settings: Settings) -> None:
 def next_steps(file: Path, settings: Settings) -> Iterator[tuple[str, list[str]]]:
     """Yield each step after the file is written, with its commands."""
     name, where = command_name(), f"--config {shlex.quote(str(file))}"
-    user = shlex.quote(settings.kafka.sasl_username or "ANONYMOUS")
     yield "Create the folders of the state, for the user who runs the processes", _folder_commands(settings)
-    roles = "--role gateway --role stream --role reader"
     yield (
         "As an administrator of Kafka, show the rights that the user needs, and grant them with --apply",
-        [f"{name} topics acl --principal User:{user} {roles} {where}"],
+        [f"{name} topics acl {acl_arguments(settings)} {where}"],
     )
     yield "Check this machine and the servers", [f"{name} doctor {where}"]
     hops = [f"{name} gateway {where}", f"{name} stream {where} --log-dir /var/log/tidegate"]

@@ -20,6 +20,7 @@ class Role(StrEnum):
     STREAM = "stream"
     OPERATOR = "operator"
     READER = "reader"
+    REDRIVE = "redrive"
 
 
 OWN_TOPICS: Final = (READINGS, DEAD_LETTERS, OUTCOMES, GATEWAY_STATE)
@@ -72,7 +73,7 @@ _RIGHTS: Final[Mapping[Role, _Rights]] = {
         ("topic", STREAMS, "prefixed"): "READ WRITE CREATE DELETE DESCRIBE_CONFIGS",
         ("group", GROUPS, "prefixed"): "READ DELETE",
     },
-    # Redrives write readings and dead letters; `topics set` changes the retention.
+    # Redrives write readings and outcomes; `topics set` changes the retention.
     Role.OPERATOR: {
         **_own("READ WRITE CREATE ALTER_CONFIGS"),
         ("topic", STREAMS, "prefixed"): "READ WRITE CREATE DELETE ALTER_CONFIGS",
@@ -83,6 +84,12 @@ _RIGHTS: Final[Mapping[Role, _Rights]] = {
         **_own("READ DESCRIBE_CONFIGS"),
         ("topic", STREAMS, "prefixed"): "READ DESCRIBE_CONFIGS",
         ("group", GROUPS, "prefixed"): "DESCRIBE",
+    },
+    # A monitor whose page redrives, in addition to reader. What is still rejected stays where it is, as the dead letter it was.
+    Role.REDRIVE: {
+        ("topic", READINGS, "literal"): "WRITE DESCRIBE_CONFIGS",
+        ("topic", OUTCOMES, "literal"): "WRITE DESCRIBE_CONFIGS",
+        ("topic", GATEWAY_STATE, "literal"): "READ",
     },
 }
 

@@ -9,6 +9,7 @@ import secrets
 import socket
 import ssl
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 
 from deploy.cli import run as run_command
+from deploy.dlq.redrive import run_redrive
 from deploy.local import artifacts
 from deploy.local.broker import find_mosquitto
 from deploy.local.broker_answer import connect_accepted
@@ -30,17 +32,20 @@ from deploy.local.run_plan import make_plan
 from deploy.local.runfile import CREDENTIALS, DataLock, RunFile
 from deploy.settings import Settings, load_settings
 from deploy.testbed.server_process import ServerProcess
-from gateway.gateway_settings import MqttSettings
+from gateway.gateway_settings import MqttSettings, RouteSettings
 from gateway.mqtt.broker_probe import BrokerProbe
 from ingest.contract.errors import MissingRightError
-from ingest.contract.topics import GATEWAY_STATE, LAND_GROUP, READINGS
+from ingest.contract.reading import REDRIVE_GATEWAY, decode_record
+from ingest.contract.topics import DEAD_LETTERS, GATEWAY_STATE, LAND_GROUP, READINGS
 from ingest.gateway_state import read_state
 from ingest.groups.offset_mirror import OffsetMirror, group_lag
 from ingest.kafka_settings import KafkaSettings
 from ingest.read.offset_range import read_range
 from ingest.security import client_conf
+from ingest.topics.offsets import end_offsets
 from ingest.topics.scram_users import set_scram_users
 from ingest.topics.setup import ensure_topics
+from tests.support.dead_letters import Lake
 
 Captured = pytest.CaptureFixture[str]
 Wait = Callable[..., Any]
@@ -153,6 +158,22 @@ def test_the_stream_reads_what_the_plain_folder_had_and_cannot_write(secured: Se
     assert group_lag(secured.of("monitor").kafka, LAND_GROUP, [READINGS])[READINGS][0][0] == 1
 
 
+def test_the_monitor_redrives_and_writes_nothing_else(secured: Secured, tmp_path: Path) -> None:
+    lake, settings = Lake(tmp_path / "tables"), secured.of("monitor")
+    lake.receive("site/attic/t", b"21.5")
+    tables = {"lake": settings.lake.model_copy(update={"root": lake.root})}
+    settings = settings.model_copy(update={**tables, "routes": (RouteSettings(filter="site/{device}/{metric}"),)})
+    whole = {"where": None, "limit": None, "again": False, "rate": 1e3, "dry_run": False, "stop": threading.Event()}
+    report = run_redrive(settings, **whole)  # type: ignore[arg-type]
+    assert (report.accepted, report.readings) == (1, 1)
+    end = end_offsets(settings.kafka, READINGS)[0]
+    newest = decode_record(read(settings.kafka, end)[-1] or b"")
+    assert (newest.device, newest.gateway, newest.epoch) == ("attic", REDRIVE_GATEWAY, report.run)
+    for topic in (DEAD_LETTERS, GATEWAY_STATE):
+        refusal = send(settings.kafka, topic, b"of the monitor")
+        assert refusal is not None and refusal.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED, topic
+
+
 def test_a_client_without_the_authority_or_a_login_does_not_get_in(secured: Secured) -> None:
     user = secured.settings.mqtt.with_login("devices")
     assert user.username is not None and user.password is not None
@@ -223,7 +244,7 @@ def test_commands_find_their_login_and_the_administrators_file_sees_exact_rights
     assert (checks["mqtt"]["state"], checks["kafka rights"]["state"]) == ("ok", "ok")
     assert checks["mqtt"]["text"].endswith("answers with TLS")
 
-    wanted = {"gateway": ["gateway"], "stream": ["stream"], "monitor": ["reader", "gateway"], "operator": ["operator"]}
+    wanted = {"gateway": ["gateway"], "stream": ["stream"], "monitor": ["reader", "redrive"], "operator": ["operator"]}
     for user, roles in wanted.items():
         flags = [word for role in roles for word in ("--role", role)]
         state = asked("topics", "acl", "--principal", f"User:{user}", *flags, *admin)

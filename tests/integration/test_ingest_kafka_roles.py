@@ -123,7 +123,7 @@ def test_the_gateway_writes_and_does_not_read_readings(bed: Bed, capsys: Capture
         bed.read(bed.guest, READINGS, 1)
     found = checks(bed, capsys)
     assert found["kafka login"]["text"] == "the Kafka user guest is logged in (SCRAM-SHA-512, SASL_SSL)"
-    assert "has the rights of gateway; not of stream" in found["kafka rights"]["text"]
+    assert "has the rights of gateway, redrive; not of stream" in found["kafka rights"]["text"]
     assert "READ on telemetry.readings" in found["kafka rights"]["text"]
 
 

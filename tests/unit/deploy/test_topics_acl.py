@@ -90,7 +90,7 @@ def test_doctor_names_the_roles_whose_rights_the_user_has() -> None:
     found = rights_check(KAFKA, missing)
     assert found.state == "ok"
     assert found.text.endswith(
-        "gateway, operator, reader; not of stream (READ on telemetry.readings and READ on groups tidegate-*)"
+        "gateway, operator, reader, redrive; not of stream (READ on telemetry.readings and READ on groups tidegate-*)"
     )
 
 
@@ -101,6 +101,10 @@ def test_doctor_fails_for_a_user_without_the_rights_of_any_role() -> None:
     assert found.state == "fail"
     assert found.text.endswith("has the rights of no role; for gateway it lacks WRITE on telemetry.readings")
     assert "tidegate topics acl --principal" in found.fix
+
+    # Who has the rights of redrive alone can be no part; of the parts it is nearest to the one that lacks least.
+    missing[Role.REDRIVE] = []
+    assert rights_check(KAFKA, missing).text == found.text
 
 
 def test_doctor_warns_a_user_who_lacks_only_describe_configs() -> None:

@@ -76,6 +76,8 @@ def test_each_role_has_only_its_rights() -> None:
     assert rights(Role.STREAM, "telemetry.stream.") == {"READ", "WRITE", "CREATE", "DELETE", "DESCRIBE_CONFIGS"}
     assert rights(Role.STREAM, "tidegate-") == {"READ", "DELETE"}
     assert rights(Role.READER, "tidegate-") == {"DESCRIBE"}
+    assert rights(Role.REDRIVE, readings) == {"WRITE", "DESCRIBE_CONFIGS"}
+    assert rights(Role.REDRIVE, "telemetry.dead-letters") == set()
     for role in Role:
         found = needed_acls([role])
         assert {one.name for one in found} <= {*OWN_TOPICS, "telemetry.stream.", "tidegate-"}

@@ -87,6 +87,29 @@ Takes root, component, and for a gateway member and index.
 {{- if $folders }}true{{ end -}}
 {{- end -}}
 
+{{- /*
+"true" if a condition of strimzi.users.list[].aclsIf holds: creates (nobody else creates the topics), receipts (the gateway sends
+receipts of stored messages), redrive (the page has a login for writers). Takes root and condition.
+*/ -}}
+{{- define "tidegate.holds" -}}
+{{- $root := .root -}}
+{{- $holds := false -}}
+{{- if eq .condition "creates" -}}
+{{- $holds = not $root.Values.strimzi.topics.enabled -}}
+{{- else if eq .condition "redrive" -}}
+{{- $settings := include "tidegate.settings" (dict "root" $root "component" "monitor") | fromJson -}}
+{{- $page := get $settings "monitoring" | default dict -}}
+{{- $holds = or $page.page_token_file $page.proxy_write_users | empty | not -}}
+{{- else if eq .condition "receipts" -}}
+{{- range $index, $member := $root.Values.gateway.members -}}
+{{- $settings := include "tidegate.settings" (dict "root" $root "component" "gateway" "member" $member "index" $index) | fromJson -}}
+{{- $receipts := get $settings "receipts" | default dict -}}
+{{- if and $receipts.positive (ne (toString $receipts.enabled) "false") }}{{ $holds = true }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{ $holds }}
+{{- end -}}
+
 {{- /* The sections whose secrets a part needs. */ -}}
 {{- define "tidegate.sections" -}}
 {{- get (dict "gateway" (list "mqtt" "gateway" "kafka") "stream" (list "kafka" "stream" "lake") "monitor" (list "mqtt" "kafka" "lake" "monitoring") "canary" (list "mqtt" "lake")) .component | toJson -}}
