@@ -2,11 +2,13 @@
 
 import errno
 import importlib.metadata
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deploy.process_signals import configure_logging, stop_on_signals
 from deploy.settings import Settings
@@ -18,6 +20,9 @@ from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.process_metrics import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
 
+if TYPE_CHECKING:
+    from gateway.service import GatewayService
+
 __all__ = [
     "explain_bind_failure",
     "follow_inputs",
@@ -27,6 +32,8 @@ __all__ = [
     "serve_metrics",
     "version",
 ]
+
+logger = logging.getLogger("tidegate.gateway")
 
 
 @contextmanager
@@ -81,15 +88,60 @@ def version() -> str:
 
 def run_gateway(source: SettingsFile) -> None:
     """Run hop 1 until a signal asks to stop; changed routes of the settings file apply within seconds."""
+    from ingest.contract.reasons import IgnoredReason, Reason
+
     configure_logging()
     settings, stop = source.settings, stop_on_signals()
-    with follow_inputs(settings, stop):
+    registry = CollectorRegistry()
+    metrics = GatewayMetrics(registry, reasons=list(Reason), ignored_reasons=list(IgnoredReason))
+    condition, monitoring = _GatewayCondition(settings), settings.monitoring
+    with (
+        # First of all: a platform ends a process whose probes nobody answers, and the wait for shared inputs may be long.
+        serve_metrics(
+            registry,
+            host=monitoring.metrics_host,
+            port=monitoring.gateway_port,
+            part="gateway",
+            healthy=condition.healthy,
+            alive=condition.alive,
+        ),
+        follow_inputs(settings, stop, say=condition.waits),
+    ):
         if not stop.is_set():
-            _serve_gateway(source, stop)
+            _work_as_gateway(source, metrics, condition, stop)
 
 
-def follow_inputs(settings: Settings, stop: threading.Event) -> AbstractContextManager[None]:
-    """Follow the profiles and devices in Kafka while the block runs; does nothing unless `gateway.shared_inputs` asks for it."""
+class _GatewayCondition:
+    """Answers for `/healthz` and `/livez` over the life of a gateway: those of its service, once there is one."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.service: GatewayService | None = None
+        self._detail = "starting"
+        if settings.gateway.shared_inputs:
+            kafka = settings.kafka.bootstrap_servers
+            self._detail = f"waiting for the shared profiles and devices in Kafka at {kafka}"
+
+    def waits(self, what: str) -> None:
+        """Log and show a sentence about the wait for shared inputs."""
+        logger.warning(what)
+        self._detail = what
+
+    def healthy(self) -> tuple[bool, str]:
+        """Return whether messages flow, and a sentence."""
+        return (False, self._detail) if self.service is None else self.service.healthy()
+
+    def alive(self) -> bool:
+        """Return whether a restart would not help. It helps nobody who waits for Kafka."""
+        return self.service is None or self.service.alive()
+
+
+def follow_inputs(
+    settings: Settings, stop: threading.Event, *, say: Callable[[str], None] = logger.warning
+) -> AbstractContextManager[None]:
+    """Follow the profiles and devices in Kafka while the block runs; does nothing unless `gateway.shared_inputs` asks for it.
+
+    `say` gets a sentence about each wait for Kafka before the block.
+    """
     if not settings.gateway.shared_inputs:
         return nullcontext()
     from gateway.shared_inputs import SharedInputs
@@ -97,20 +149,19 @@ def follow_inputs(settings: Settings, stop: threading.Event) -> AbstractContextM
     from ingest.state_follower import StateFollower
 
     state = StateFollower(settings.kafka, is_shared_input, held=is_shared_input)
-    return SharedInputs(state, settings.gateway).following(stop)
+    return SharedInputs(state, settings.gateway).following(stop, tell=say)
 
 
-def _serve_gateway(source: SettingsFile, stop: threading.Event) -> None:
+def _work_as_gateway(
+    source: SettingsFile, metrics: GatewayMetrics, condition: _GatewayCondition, stop: threading.Event
+) -> None:
     from deploy.stored_notifier import notify_stored
     from gateway.build import build_gateway
     from gateway.profiles.policy import make_policy
     from gateway.replies.receipts import make_receipts
-    from ingest.contract.reasons import IgnoredReason, Reason
     from ingest.lag.kafka_clock import watch_clock
 
     settings = source.settings
-    registry = CollectorRegistry()
-    metrics = GatewayMetrics(registry, reasons=list(Reason), ignored_reasons=list(IgnoredReason))
     service = build_gateway(
         mqtt=settings.mqtt,
         gateway=settings.gateway,
@@ -121,18 +172,8 @@ def _serve_gateway(source: SettingsFile, stop: threading.Event) -> None:
         receipts=make_receipts(settings.receipts, settings.routes, settings.gateway, metrics),
         read_routes=source.new_routes,
     )
-    monitoring = settings.monitoring
-    with (
-        serve_metrics(
-            registry,
-            host=monitoring.metrics_host,
-            port=monitoring.gateway_port,
-            part="gateway",
-            healthy=service.healthy,
-            alive=service.alive,
-        ),
-        notify_stored(settings, metrics, stop, is_active=service.is_active),
-    ):
+    condition.service = service
+    with notify_stored(settings, metrics, stop, is_active=service.is_active):
         watch_clock(settings.kafka, metrics.clock_skew, stop)
         service.run(stop)
 
