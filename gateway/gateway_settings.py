@@ -49,6 +49,11 @@ class MqttSettings(MqttLogin):
     ca_file: str | None = Field(
         None, description="PEM file with the certificate of the authority that signed the broker's certificate."
     )
+    crl_file: str | None = Field(
+        None,
+        description="PEM file with the revoked certificates (CRL) of that authority: a broker that shows one of them is refused. "
+        "It is read at each connection.",
+    )
     canary: MqttLogin | None = Field(
         None, description="User of the canary at the same broker. Default: the gateway's user."
     )
@@ -106,7 +111,7 @@ class MqttSettings(MqttLogin):
             return self
         logins = {"": self, "canary.": self.canary, "monitor.": self.monitor, "devices.": self.devices}
         given = [f"{place}cert_file" for place, login in logins.items() if login is not None and login.cert_file]
-        given += ["ca_file"] if self.ca_file is not None else []
+        given += [name for name in ("ca_file", "crl_file") if getattr(self, name) is not None]
         if given:
             message = f"{given[0]} is set and tls is not: set tls = true, or remove {given[0]}"
             raise ValueError(message)

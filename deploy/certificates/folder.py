@@ -1,8 +1,9 @@
 """A folder with an authority and the certificates that it signed: made, extended and rotated.
 
-`ca.pem` is the bundle that every server and client trusts, `ca.key` the authority's key. Each other file holds key and
-certificate of one server or client, so that a rotation replaces both at once. The current authority is the certificate of the
-bundle that fits the key, so a rotation that was killed in the middle leaves a folder that works.
+`ca.pem` is the bundle that every server and client trusts, `ca.key` the authority's key. `crl.pem` has the revoked certificates;
+`revoke_leaves` makes it. Each other file holds key and certificate of one server or client, so that a rotation replaces both at
+once. The current authority is the certificate of the bundle that fits the key, so a rotation that was killed in the middle leaves
+a folder that works.
 """
 
 import secrets
@@ -36,6 +37,7 @@ from deploy.certificates.read import (
     read_certificates,
     subject_names,
 )
+from deploy.certificates.revocation import REVOCATIONS_FILE, Revocations, read_revocations
 from deploy.settings_file import write_private
 from ingest.contract.errors import ConfigError, UnavailableError
 
@@ -45,6 +47,7 @@ __all__ = [
     "drop_old_authorities",
     "init_folder",
     "issue_leaves",
+    "revoke_leaves",
     "rotate_authority",
     "rotate_leaves",
     "write_authority",
@@ -52,7 +55,7 @@ __all__ = [
 
 AUTHORITY_KEY_FILE: Final = "ca.key"
 FOLDER_MODE: Final = 0o700
-BUNDLE_MODE: Final = 0o644
+PUBLIC_MODE: Final = 0o644
 NEW_AUTHORITY: Final = "make a new authority with `tidegate certs rotate DIR --ca`"
 
 
@@ -63,10 +66,12 @@ class RotatedLeaves:
     Attributes:
         written: files with a new key and certificate.
         foreign: files that were left as they are: another authority signed the certificate, or the key has a password.
+        revoked: files that were left as they are, because their certificate is revoked.
     """
 
     written: tuple[Path, ...]
     foreign: tuple[Path, ...]
+    revoked: tuple[Path, ...] = ()
 
 
 def init_folder(
@@ -90,6 +95,9 @@ def init_folder(
     leaves = [sign_leaf(authority, request, now=now) for request in requests]
     with _using(folder):
         folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        if (folder / REVOCATIONS_FILE).exists():
+            # The lists of the replaced authority would shut all clients of this one out.
+            _write_public(folder, REVOCATIONS_FILE, Revocations().with_revoked(authority, (), now=now).pem)
         write_authority(folder, authority)
         _write_leaves(files, leaves)
     return [folder / AUTHORITY_FILE, folder / AUTHORITY_KEY_FILE, *files]
@@ -114,7 +122,7 @@ def issue_leaves(folder: Path, requests: Sequence[LeafRequest], *, now: datetime
 def rotate_leaves(folder: Path, *, days: int | None, now: datetime) -> RotatedLeaves:
     """Replace each certificate of the folder's authorities by a new one of the current authority, with a new key.
 
-    Subject, names and kind of key stay. `days` None keeps the length of time, too.
+    Subject, names and kind of key stay. `days` None keeps the length of time, too. Revoked certificates are not replaced.
 
     Raises:
         ConfigError: as of `init_folder`.
@@ -124,8 +132,12 @@ def rotate_leaves(folder: Path, *, days: int | None, now: datetime) -> RotatedLe
     bundle = (authority.certificate, *others)
     own: list[CertificateFile] = []
     foreign: list[CertificateFile] = []
+    revoked: list[CertificateFile] = []
+    revocations = read_revocations(folder / REVOCATIONS_FILE)
     for found in _leaves(folder):
-        if found.has_key:
+        if revocations.revoked_at(found.certificates[0]):
+            revoked.append(found)
+        elif found.has_key:
             is_own = found.key is not None and find_issuer(found.certificates[0], bundle)
             (own if is_own else foreign).append(found)
     if not own:
@@ -135,13 +147,72 @@ def rotate_leaves(folder: Path, *, days: int | None, now: datetime) -> RotatedLe
     files = [found.path for found in own]
     with _using(folder):
         _write_leaves(files, leaves)
-    return RotatedLeaves(tuple(files), tuple(found.path for found in foreign))
+    return RotatedLeaves(tuple(files), *(tuple(found.path for found in left) for left in (foreign, revoked)))
+
+
+def revoke_leaves(folder: Path, names: Sequence[str], serials: Sequence[int], *, now: datetime) -> list[Path]:
+    """Add certificates to the list of revoked ones, and make the list if there is none; return its file, none if all are on it.
+
+    A server or client whose file was replaced since has other certificates too: those need their serial numbers.
+
+    Args:
+        folder: the folder of the authority.
+        names: names of servers or clients with a file in the folder, or names of files.
+        serials: serial numbers of certificates that the current authority signed.
+        now: time of the revocation.
+
+    Raises:
+        ConfigError: a name fits two files, another or a former authority signed a certificate, or the list could not cover a
+            former authority; nothing was written.
+        UnavailableError: as of `issue_leaves`, or a name has no file.
+    """
+    authority, others = _read_authority(folder)
+    before = read_revocations(folder / REVOCATIONS_FILE)
+    for one in others:
+        if not before.covers(one):
+            message = (
+                f"{AUTHORITY_FILE} also holds a former authority, whose key is gone, so no list can be made for it, and servers "
+                f"would refuse all its clients. Run `tidegate certs rotate {shlex.quote(str(folder))}`, bring the new files to "
+                "their places, and drop the former authority with --drop-old. Then revoke."
+            )
+            raise ConfigError(message)
+    found = [_named_leaf(folder, name) for name in names]
+    wanted = [*serials, *(_own_serial(folder, each, authority.certificate) for each in found)]
+    fresh = [serial for serial in dict.fromkeys(wanted) if not before.has(authority.certificate, serial)]
+    if not fresh and before.covers(authority.certificate):
+        return []
+    with _using(folder):
+        _write_public(folder, REVOCATIONS_FILE, before.with_revoked(authority, fresh, now=now).pem)
+    return [folder / REVOCATIONS_FILE]
+
+
+def _named_leaf(folder: Path, name: str) -> CertificateFile:
+    found = [each for each in _leaves(folder) if name in (each.path.name, each.path.stem.partition("-")[2])]
+    if not found:
+        message = f"{folder} has no certificate {name}. Name one of its files, or give --serial with the serial number."
+        raise UnavailableError(message)
+    if len(found) > 1:
+        message = f"{name} fits {' and '.join(each.path.name for each in found)}. Name the file."
+        raise ConfigError(message)
+    return found[0]
+
+
+def _own_serial(folder: Path, found: CertificateFile, authority: x509.Certificate) -> int:
+    certificate = found.certificates[0]
+    if find_issuer(certificate, [authority]) is None:
+        message = (
+            f"The current authority did not sign {found.path.name}, so it cannot revoke it. After a change of the authority, "
+            f"`tidegate certs rotate {shlex.quote(str(folder))} --drop-old` ends all certificates of the former one."
+        )
+        raise ConfigError(message)
+    return certificate.serial_number
 
 
 def rotate_authority(folder: Path, *, days: int, now: datetime) -> list[Path]:
     """Make a new authority; the bundle holds it and the former ones. Leaves stay as they are.
 
-    The kind of key stays. The former authority's key may be missing, since this replaces it.
+    The kind of key stays. The former authority's key may be missing, since this replaces it. A file of revoked certificates keeps
+    its lists, and gets one of the new authority.
 
     Raises:
         ConfigError: the bundle cannot be parsed.
@@ -149,9 +220,15 @@ def rotate_authority(folder: Path, *, days: int, now: datetime) -> list[Path]:
     """
     former = _read_bundle(folder)
     authority = create_authority(_new_name(now), now=now, days=days, key_kind=_key_kind(former[0]))
+    written = [folder / AUTHORITY_FILE, folder / AUTHORITY_KEY_FILE]
+    revocations = read_revocations(folder / REVOCATIONS_FILE)
     with _using(folder):
+        if revocations.lists:
+            # Before the bundle: servers with this list and the former bundle work.
+            _write_public(folder, REVOCATIONS_FILE, revocations.with_revoked(authority, (), now=now).pem)
+            written.append(folder / REVOCATIONS_FILE)
         write_authority(folder, authority, former=former)
-    return [folder / AUTHORITY_FILE, folder / AUTHORITY_KEY_FILE]
+    return written
 
 
 def drop_old_authorities(folder: Path) -> list[Path]:
@@ -162,7 +239,9 @@ def drop_old_authorities(folder: Path) -> list[Path]:
         UnavailableError: as of `issue_leaves`.
     """
     authority, others = _read_authority(folder)
-    late = [found.path.name for found in _leaves(folder) if find_issuer(found.certificates[0], others)]
+    revocations = read_revocations(folder / REVOCATIONS_FILE)
+    leaves = (each for each in _leaves(folder) if revocations.revoked_at(each.certificates[0]) is None)
+    late = [found.path.name for found in leaves if find_issuer(found.certificates[0], others)]
     if late:
         message = (
             f"A former authority signed {', '.join(late)}. Run `tidegate certs rotate {shlex.quote(str(folder))}` and bring the "
@@ -171,9 +250,13 @@ def drop_old_authorities(folder: Path) -> list[Path]:
         raise ConfigError(message)
     if not others:
         return []
+    written = [folder / AUTHORITY_FILE]
     with _using(folder):
         _write_bundle(folder, [authority.certificate])
-    return [folder / AUTHORITY_FILE]
+        if revocations.lists:
+            _write_public(folder, REVOCATIONS_FILE, revocations.of_authorities([authority.certificate]).pem)
+            written.append(folder / REVOCATIONS_FILE)
+    return written
 
 
 def write_authority(folder: Path, authority: KeyedCertificate, *, former: Iterable[x509.Certificate] = ()) -> None:
@@ -273,11 +356,16 @@ def _write_leaves(files: Iterable[Path], leaves: Iterable[KeyedCertificate]) -> 
 
 
 def _write_bundle(folder: Path, certificates: Iterable[x509.Certificate]) -> None:
-    """Write the bundle for all users; it has its rights before it gets its name."""
-    fresh = folder / f".{AUTHORITY_FILE}.new"
-    write_private(fresh, "".join(one.public_bytes(serialization.Encoding.PEM).decode("ascii") for one in certificates))
-    fresh.chmod(BUNDLE_MODE)
-    fresh.replace(folder / AUTHORITY_FILE)
+    text = "".join(one.public_bytes(serialization.Encoding.PEM).decode("ascii") for one in certificates)
+    _write_public(folder, AUTHORITY_FILE, text)
+
+
+def _write_public(folder: Path, name: str, text: str) -> None:
+    """Write a file for all users; it has its rights before it gets its name."""
+    fresh = folder / f".{name}.new"
+    write_private(fresh, text)
+    fresh.chmod(PUBLIC_MODE)
+    fresh.replace(folder / name)
 
 
 @contextmanager

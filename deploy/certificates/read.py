@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
+from deploy.certificates.revocation import REVOCATIONS_FILE, Revocations, read_revocations
 from ingest.contract.errors import ConfigError, UnavailableError
 
 __all__ = [
@@ -159,7 +160,8 @@ def _signed(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
 def report_certificates(path: Path, *, bundle: Path | None = None, now: datetime) -> list[CertificateReport]:
     """Return what is in each certificate of a file, or of all files of a folder with the ending of certificates.
 
-    A private key is found in the file itself, or in the file of this name that ends in `.key`.
+    A private key is found in the file itself, or in the file of this name that ends in `.key`; revoked certificates in `crl.pem`
+    of the same folder.
 
     Args:
         path: a file or a folder.
@@ -194,11 +196,12 @@ def _report_files(files: Sequence[Path], bundle: Path | None, now: datetime) -> 
     usual = files[0].parent / AUTHORITY_FILE if files else None
     trusted = bundle or (usual if usual is not None and usual.is_file() else None)
     authorities = None if trusted is None else read_certificates(trusted).certificates
-    return [report for file in files for report in _report_file(read_certificates(file), authorities, now)]
+    revocations = read_revocations(files[0].parent / REVOCATIONS_FILE) if files else Revocations()
+    return [report for file in files for report in _report_file(read_certificates(file), authorities, revocations, now)]
 
 
 def _report_file(
-    found: CertificateFile, authorities: Sequence[x509.Certificate] | None, now: datetime
+    found: CertificateFile, authorities: Sequence[x509.Certificate] | None, revocations: Revocations, now: datetime
 ) -> list[CertificateReport]:
     key_file = found.path.with_suffix(".key")
     held = found if found.has_key or not key_file.is_file() else read_certificates(key_file)
@@ -210,7 +213,14 @@ def _report_file(
             fits = False
         # Only the certificate of the key concerns this file's rights; the others of a chain do not.
         exposed = held.path if held.has_key and at == 0 and held.path.stat().st_mode & OTHERS_MAY else None
-        reports.append(_report(found, certificate, authorities, fits, exposed, now))
+        faults = (
+            [f"It was revoked on {revoked:%Y-%m-%d %H:%M} UTC."]
+            if (revoked := revocations.revoked_at(certificate))
+            else []
+        )
+        if exposed:
+            faults.append(f"Other users have rights on {exposed.name}, which holds a private key: run chmod 600.")
+        reports.append(_report(found, certificate, authorities, fits, faults, now))
     return reports
 
 
@@ -219,7 +229,7 @@ def _report(
     certificate: x509.Certificate,
     authorities: Sequence[x509.Certificate] | None,
     fits: bool | None,
-    exposed: Path | None,
+    faults: Sequence[str],
     now: datetime,
 ) -> CertificateReport:
     fault = None if authorities is None else _chain_fault(certificate, found.certificates, authorities, now)
@@ -229,7 +239,7 @@ def _report(
         *([f"It ended on {ends:%Y-%m-%d %H:%M} UTC."] if ends <= now else []),
         *(["The private key belongs to another certificate."] if fits is False else []),
         *([fault] if fault else []),
-        *([f"Other users have rights on {exposed.name}, which holds a private key: run chmod 600."] if exposed else []),
+        *faults,
     ]
     return CertificateReport(
         file=str(found.path),

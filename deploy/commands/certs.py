@@ -1,7 +1,7 @@
-"""`tidegate certs init | issue | show | rotate`: certificates of our own for TLS, and what certificate files hold."""
+"""`tidegate certs init | issue | show | rotate | revoke`: certificates of our own for TLS, and what certificate files hold."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -19,11 +19,12 @@ __all__ = ["register"]
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="Certificates for TLS: make, show, rotate.",
+    help="Certificates for TLS: make, show, rotate, revoke.",
 )
 
 AUTHORITY_DAYS: Final = 3650
 LEAF_DAYS: Final = 365
+REVOCATIONS: Final = "crl.pem"
 MOST_DAYS: Final = 36_500
 
 Folder = Annotated[
@@ -89,7 +90,7 @@ def init(
         f"Keep {folder / 'ca.key'} away from them: who has it can be any server or client.",
         f"Before the certificates end, run `{command_name()} certs rotate {shlex.quote(str(folder))}`.",
     ]
-    _show_written(folder, files, (), steps, as_json)
+    _show_written(folder, files, {}, steps, as_json)
 
 
 @app.command()
@@ -110,7 +111,7 @@ def issue(
     requests = _requests(names, clients, days, key)
     files = issue_leaves(folder, requests, now=datetime.now(UTC), force=force)
     steps = [f"Copy each new file to its server or client, together with {folder / 'ca.pem'}."]
-    _show_written(folder, files, (), steps, as_json)
+    _show_written(folder, files, {}, steps, as_json)
 
 
 @app.command()
@@ -131,8 +132,8 @@ def show(
 ) -> None:
     """Show what is in certificates: names, issuer, end, usage, and if key and authority fit.
 
-    Exit 1 if something is wrong: an ended certificate, a key of another certificate, an unknown authority, a key that others
-    may read.
+    Exit 1 if something is wrong: an ended or revoked certificate, a key of another certificate, an unknown authority, a key that
+    others may read.
     """
     from datetime import UTC, datetime
 
@@ -167,7 +168,7 @@ def rotate(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Replace all certificates of a folder, with new keys and the same authority.
+    """Replace all certificates of a folder that are not revoked, with new keys and the same authority.
 
     To change the authority without an interruption: rotate --ca, then rotate, then rotate --drop-old. After each of the three,
     copy the files as the command says.
@@ -181,7 +182,7 @@ def rotate(
         raise typer.BadParameter(message)
     again, now = f"{command_name()} certs rotate {shlex.quote(str(folder))}", datetime.now(UTC)
     spread = f"Copy {folder / 'ca.pem'} to each server and client, and restart them one after the other"
-    foreign: Sequence[Path] = ()
+    left: dict[Path, str] = {}
     if drop_old:
         files = drop_old_authorities(folder)
         steps = [f"{spread}."] if files else []
@@ -194,12 +195,70 @@ def rotate(
         ]
     else:
         done = rotate_leaves(folder, days=days, now=now)
-        files, foreign = list(done.written), done.foreign
+        files = list(done.written)
+        left = dict.fromkeys(done.foreign, "another authority signed it, or its key has a password")
+        left |= dict.fromkeys(done.revoked, "it is revoked")
         steps = [
             "Copy each file to its server or client, and restart them one after the other (mosquitto loads its own on SIGHUP).",
             *_overlap_step(folder, again),
         ]
-    _show_written(folder, files, foreign, steps, as_json)
+    if (folder / REVOCATIONS) in files:
+        steps[:1] = [steps[0], f"Where servers have a copy of {folder / REVOCATIONS}, copy it together with ca.pem."]
+    _show_written(folder, files, left, steps, as_json)
+
+
+@app.command()
+def revoke(
+    folder: Folder,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Name of a server or client with a file in DIR, or the file's name.", metavar="NAME"),
+    ] = None,
+    serials: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--serial",
+            metavar="HEX",
+            help="Serial number of a certificate whose file was replaced or is gone, as `certs show` prints it.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Add certificates to the list of revoked ones, DIR/crl.pem, such as those of a device that was stolen.
+
+    A revoked certificate works until the servers have the new list. The command says which of them read it, and how.
+    """
+    from datetime import UTC, datetime
+
+    from deploy.certificates.folder import revoke_leaves
+
+    if not names and not serials:
+        message = "Name at least one certificate with NAME, or with --serial HEX."
+        raise typer.BadParameter(message)
+    numbers = [_serial(text) for text in serials or ()]
+    files = revoke_leaves(folder, names or (), numbers, now=datetime.now(UTC))
+    steps = [
+        f"Copy {folder / REVOCATIONS} to each MQTT broker (mosquitto: crlfile), and restart the broker.",
+        "Kafka reads no such list: take all rights from the user of the certificate, with "
+        f"`{command_name()} topics acl --principal User:CN=NAME --no-role --apply --prune`.",
+    ]
+    if as_json:
+        show_json({"folder": str(folder), "written": [file.name for file in files], "next_steps": steps})
+        return
+    typer.echo(
+        "\n".join(map(str, files)) if files else f"Already revoked in {folder / REVOCATIONS}; nothing was changed."
+    )
+    for number, step in enumerate(steps, 1):
+        typer.echo(f"{number}. {step}", err=True)
+
+
+def _serial(text: str) -> int:
+    try:
+        return int(text.replace(":", ""), 16)
+    except ValueError:
+        message = f"--serial {text!r}: wanted hexadecimal digits, as `certs show` prints them."
+        raise typer.BadParameter(message) from None
 
 
 def _overlap_step(folder: Path, again: str) -> list[str]:
@@ -225,21 +284,21 @@ def _requests(
 
 
 def _show_written(
-    folder: Path, files: Sequence[Path], foreign: Sequence[Path], steps: list[str], as_json: bool
+    folder: Path, files: Sequence[Path], left: Mapping[Path, str], steps: list[str], as_json: bool
 ) -> None:
-    """Print the written files with their ends, and the next steps."""
+    """Print the written files with their ends, those that were left with the reason, and the next steps."""
     from datetime import UTC, datetime
 
     from deploy.certificates.read import report_certificates
 
     now = datetime.now(UTC)
-    reports = [one for file in files if file.suffix != ".key" for one in report_certificates(file, now=now)]
+    reports = [one for file in files if _has_certificate(file) for one in report_certificates(file, now=now)]
     if as_json:
         show_json(
             {
                 "folder": str(folder),
                 "written": [file.name for file in files],
-                "left": [file.name for file in foreign],
+                "left": [file.name for file in left],
                 "certificates": [_as_dict(one) for one in reports],
                 "next_steps": steps,
             }
@@ -248,13 +307,18 @@ def _show_written(
     ends = {one.file: one for one in reversed(reports)}
     for file in files:
         found = ends.get(str(file))
-        typer.echo(f"{file}  {_summary(found)}" if found else f"{file}  (private)")
-    for file in foreign:
-        typer.echo(f"{file} was left as it is: another authority signed it, or its key has a password.", err=True)
+        public = "" if file.name == REVOCATIONS else "  (private)"
+        typer.echo(f"{file}  {_summary(found)}" if found else f"{file}{public}")
+    for file, why in left.items():
+        typer.echo(f"{file} was left as it is: {why}.", err=True)
     if not files:
         typer.echo(f"{folder / 'ca.pem'} holds only the current authority; nothing was changed.", err=True)
     for number, step in enumerate(steps, 1):
         typer.echo(f"{number}. {step}", err=True)
+
+
+def _has_certificate(file: Path) -> bool:
+    return file.suffix != ".key" and file.name != REVOCATIONS
 
 
 def _summary(report: "CertificateReport") -> str:

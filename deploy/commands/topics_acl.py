@@ -28,9 +28,13 @@ def acl(
         ),
     ],
     role: Annotated[
-        list[Role],
-        typer.Option("--role", help="Role of the user; repeat it if the user has several."),
-    ],
+        list[Role] | None,
+        typer.Option("--role", help="Role of the user; repeat it if the user has several.", show_default=False),
+    ] = None,
+    no_role: Annotated[
+        bool,
+        typer.Option("--no-role", help="The user needs no rights, such as one whose certificate is revoked."),
+    ] = False,
     apply: Annotated[
         bool, typer.Option("--apply", help="Grant the missing rights; without it, only show them.")
     ] = False,
@@ -56,15 +60,19 @@ def acl(
     if not _PRINCIPAL.fullmatch(principal):
         msg = f"--principal {principal!r}: wanted TYPE:NAME, such as User:gateway"
         raise typer.BadParameter(msg)
+    if bool(role) is no_role:
+        msg = "Give each role of the user with --role, or --no-role for a user who needs no rights."
+        raise typer.BadParameter(msg)
+    roles = role or []
     if prune and not apply:
         msg = "--prune removes rights: use it with --apply. Without both, the command shows surplus rights."
         raise typer.BadParameter(msg)
     kafka = locate_kafka(config, data, brokers)
-    plan = plan_acls(kafka, principal, role)
+    plan = plan_acls(kafka, principal, roles)
     if apply:
         apply_acls(kafka, principal, add=plan.missing, remove=plan.surplus if prune else ())
     if as_json:
-        show_json(_acl_dict(principal, role, plan, applied=apply, pruned=prune))
+        show_json(_acl_dict(principal, roles, plan, applied=apply, pruned=prune))
         return
     typer.echo("\n".join(acl_lines(plan, applied=apply, pruned=prune)))
     typer.echo(_advice(principal, plan, applied=apply, pruned=prune), err=True)

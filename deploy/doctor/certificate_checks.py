@@ -1,4 +1,4 @@
-"""Findings about certificates: those of the servers and those in files, their ends, and whether a key fits its certificate."""
+"""Findings about certificates: of servers and in files, their ends, lists of revoked ones, and whether a key fits."""
 
 import os
 import ssl
@@ -44,6 +44,8 @@ def check_certificate_files(settings: Settings, *, now: Callable[[], float] = ti
     for section, field in _AUTHORITIES:
         if path := _setting(settings, section, field):
             yield from _authority(f"{section}.{field}", Path(path), now())
+    if path := settings.mqtt.crl_file:
+        yield _revocations("mqtt.crl_file", Path(path), now())
     for section, certificate, key, password in _PAIRS:
         paths = _setting(settings, section, certificate), _setting(settings, section, key)
         if paths[0] and paths[1]:
@@ -64,6 +66,23 @@ def _authority(name: str, file: Path, now: float) -> Iterator[PreflightCheck]:
         return
     # The newest decides: a bundle keeps the former authority while certificates of both are in use.
     yield _end(f"the newest authority in {file} ({name})", max(ends), now, f"Add the new authority to {file}.")
+
+
+def _revocations(name: str, file: Path, now: float) -> PreflightCheck:
+    """Return when the first list of revoked certificates ends: from then on all certificates of its authority are refused."""
+    from deploy.certificates.revocation import read_revocations
+
+    fix = f"Give {name} a PEM file with a current list of each authority, such as crl.pem of `tidegate certs revoke`."
+    try:
+        lists = read_revocations(file).lists
+    except TidegateError as error:
+        return PreflightCheck("certificate", "fail", f"{name}: {str(error).partition('. ')[0]}", fix)
+    ends = [one.next_update_utc.timestamp() for one in lists if one.next_update_utc is not None]
+    if not lists:
+        return PreflightCheck("certificate", "fail", f"{name}: there is no file {file}", fix)
+    if not ends:
+        return PreflightCheck("certificate", "ok", f"the list of revoked certificates {file} ({name}) has no end")
+    return _end(f"the list of revoked certificates {file} ({name})", min(ends), now, fix)
 
 
 def _pair(

@@ -72,11 +72,21 @@ def choose_broker(wish: Literal["auto", "mosquitto", "iotcore"]) -> BrokerKind:
 
 @dataclass(frozen=True)
 class NetworkListener:
-    """A listener for other machines: with TLS if it has `files`, the PEM files of certificate and key."""
+    """A listener for other machines.
+
+    Attributes:
+        host: address to listen on.
+        port: its port.
+        files: PEM files of certificate and key; None serves plain connections.
+        clients: PEM file with the authorities of clients' certificates; None asks for none.
+        revoked: PEM file with the revoked ones of these.
+    """
 
     host: str
     port: int
     files: tuple[str, str] | None = None
+    clients: str | None = None
+    revoked: str | None = None
 
 
 @dataclass(frozen=True)
@@ -265,6 +275,10 @@ class Mosquitto(EmbeddedBroker):
             lines.append(f"listener {network.port} {network.host}")
             if network.files is not None:
                 lines += _tls_lines(*network.files)
+            if network.clients is not None:
+                lines += [f"cafile {network.clients}", "require_certificate true"]
+            if network.revoked is not None:
+                lines.append(f"crlfile {network.revoked}")
         lines.append("allow_anonymous false")
         if self.has_access_list:
             return [*lines, f"plugin {self._plugin}", f"plugin_opt_config_file {self.folder}/{RIGHTS_FILE}"]

@@ -54,6 +54,16 @@ class EmbeddedSettings(BaseModel):
         description="PEM file with the certificate of the authority that signed mqtt_cert_file, for devices: `tidegate device "
         "snippet` prints it. Default: devices trust the authorities of their system.",
     )
+    mqtt_client_ca_file: str | None = Field(
+        None,
+        description="PEM file with the authorities of the devices' certificates. With it, a device on mqtt_tls_port needs a "
+        "certificate of them, besides its user and password.",
+    )
+    mqtt_crl_file: str | None = Field(
+        None,
+        description="PEM file with revoked certificates (CRL): a list of each authority in mqtt_client_ca_file. The broker reads "
+        "it when it starts.",
+    )
     mqtt_name: str | None = Field(
         None,
         description="Name or address of this machine for devices, as in mqtt_cert_file. Default: mqtt_listen, or the host name "
@@ -143,6 +153,10 @@ class EmbeddedSettings(BaseModel):
                 f"mqtt_listen = {self.mqtt_listen!r} lets other machines reach the broker without TLS: set mqtt_cert_file and "
                 "mqtt_key_file, or set mqtt_allow_plaintext = true to send passwords and readings unencrypted"
             )
+        elif self.mqtt_client_ca_file is not None and self.mqtt_cert_file is None:
+            message = "mqtt_client_ca_file needs TLS: set mqtt_cert_file and mqtt_key_file, or remove it"
+        elif self.mqtt_crl_file is not None and self.mqtt_client_ca_file is None:
+            message = "mqtt_crl_file has an effect only where devices show certificates: set mqtt_client_ca_file, or remove it"
         elif self.mqtt_cert_file is not None and self.mqtt_allow_plaintext:
             message = "mqtt_cert_file and mqtt_allow_plaintext exclude each other: remove one of them"
         elif self.broker == "iotcore" and (self.serves_network or self.mqtt_cert_file is not None):

@@ -90,6 +90,9 @@ def locate_target(config: Path | None, data: Path | None, *, with_password: bool
             target = target._replace(host=embedded.mqtt_name or embedded.mqtt_listen)
         if embedded.serves_network and "mqtt_tls" in run.ports:
             target = target._replace(port=run.ports["mqtt_tls"], tls=True, ca_file=embedded.mqtt_ca_file)
+            if embedded.mqtt_client_ca_file is not None:
+                where += " device.pem holds the device's key and certificate, as a file of `tidegate certs issue` does."
+                target = target._replace(cert_file="device.pem", key_file="device.pem", where=where)
     return target._replace(ca_text=_certificates(target.ca_file))
 
 

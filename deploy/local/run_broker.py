@@ -91,7 +91,40 @@ def _network_listener(embedded: EmbeddedSettings, ports: Mapping[str, int], *, i
             "with the broker's certificate and its private key, which has no password."
         )
         raise ConfigError(message) from error
-    return NetworkListener(embedded.mqtt_listen, ports["mqtt_tls"], (certificate, key))
+    clients, revoked = (
+        None if file is None else str(Path(file).absolute())
+        for file in (embedded.mqtt_client_ca_file, embedded.mqtt_crl_file)
+    )
+    _check_stores(clients, revoked)
+    return NetworkListener(embedded.mqtt_listen, ports["mqtt_tls"], (certificate, key), clients, revoked)
+
+
+def _check_stores(clients: str | None, revoked: str | None) -> None:
+    """Check that mosquitto can load the authorities of clients, and the list of revoked certificates.
+
+    Raises:
+        ConfigError: a file cannot be used.
+    """
+    wanted = {
+        "mqtt_client_ca_file": (clients, "x509_ca", "a PEM file with the authorities of the devices' certificates"),
+        "mqtt_crl_file": (
+            revoked,
+            "crl",
+            "a PEM file with a list of revoked certificates, such as crl.pem of `tidegate certs`",
+        ),
+    }
+    for setting, (file, kind, words) in wanted.items():
+        if file is None:
+            continue
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        fault = "it has none"
+        try:
+            context.load_verify_locations(file)
+        except (OSError, ValueError) as error:
+            fault = str(error)
+        if not context.cert_store_stats()[kind]:
+            message = f"embedded.{setting}: cannot use {file} ({fault}). Name {words}."
+            raise ConfigError(message)
 
 
 def name_for_devices(embedded: EmbeddedSettings) -> str:

@@ -184,7 +184,7 @@ def embedded_settings(settings: Settings, data: Path, ports: dict[str, int], log
             "host": HOST,
             "port": mqtt_port,
             **logins.login("gateway"),
-            **dict.fromkeys(("ca_file", "cert_file", "key_file", "key_password")),
+            **dict.fromkeys(("ca_file", "crl_file", "cert_file", "key_file", "key_password")),
             "tls": False,
             "client_id": logins.client_id,
             "canary": logins.login("canary"),

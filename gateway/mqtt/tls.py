@@ -13,9 +13,17 @@ _UNKNOWN_AUTHORITY: Final = (
     "mqtt.ca_file does not contain the authority that signed its certificate; set mqtt.ca_file to the certificate of that "
     "authority"
 )
+_NO_LIST: Final = (
+    "mqtt.crl_file has no valid list of the authority that signed its certificate; set mqtt.crl_file to the current list of that "
+    "authority"
+)
 _CERTIFICATES: Final = {
+    3: _NO_LIST,
+    8: _NO_LIST,
     9: "its certificate is not valid yet; check the clocks of both machines",
     10: "its certificate has expired; renew the certificate at the broker",
+    11: _NO_LIST,
+    12: "the list in mqtt.crl_file has ended; replace it by a newer one of the same authority",
     18: "its certificate is self-signed; set mqtt.ca_file to this certificate if you trust it",
     19: _UNKNOWN_AUTHORITY,
     20: _UNKNOWN_AUTHORITY,
@@ -66,9 +74,26 @@ def client_context(settings: MqttSettings) -> ssl.SSLContext:
             "authority that signed the broker's certificate"
         )
         raise ConfigError(message) from error
+    if settings.crl_file is not None:
+        _load_revocations(context, settings.crl_file)
     if settings.cert_file is not None and settings.key_file is not None:
         _load_certificate(context, settings, settings.cert_file, settings.key_file)
     return context
+
+
+def _load_revocations(context: ssl.SSLContext, file: str) -> None:
+    wanted = "a PEM file with a list of revoked certificates"
+    before = context.cert_store_stats()["crl"]
+    try:
+        context.load_verify_locations(file)
+    except (OSError, ValueError) as error:
+        message = f"mqtt.crl_file: cannot use {file} ({error}): wanted {wanted}"
+        raise ConfigError(message) from error
+    if context.cert_store_stats()["crl"] == before:
+        # A file of certificates would otherwise be trusted here, and nothing checked.
+        message = f"mqtt.crl_file: {file} has no such list: wanted {wanted}"
+        raise ConfigError(message)
+    context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
 
 
 def _load_certificate(context: ssl.SSLContext, settings: MqttSettings, cert_file: str, key_file: str) -> None:

@@ -16,7 +16,14 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from deploy.certificates.folder import drop_old_authorities, init_folder, issue_leaves, rotate_authority, rotate_leaves
+from deploy.certificates.folder import (
+    drop_old_authorities,
+    init_folder,
+    issue_leaves,
+    revoke_leaves,
+    rotate_authority,
+    rotate_leaves,
+)
 from deploy.certificates.issue import LeafRequest, create_authority, sign_leaf
 from deploy.local.broker import find_mosquitto
 from deploy.local.ports import choose_port
@@ -86,6 +93,11 @@ class Broker:
             f"require_certificate true\nuse_identity_as_username true\nallow_anonymous false\nacl_file {folder}/acl\n{user}"
         )
         self.start()
+
+    def read_list(self, file: Path) -> None:
+        """Refuse the certificates on this list from the next start on."""
+        with (self._folder / "mosquitto.conf").open("a") as configuration:
+            configuration.write(f"crlfile {file}\n")
 
     def start(self) -> None:
         with (self._folder / "log").open("ab") as log:
@@ -167,6 +179,31 @@ def test_mosquitto_follows_a_new_authority_by_the_steps_of_the_page(
     drop_old_authorities(pki)
     broker.restart()
     assert broker.accepts(bundle, own) and not broker.accepts(bundle, old)
+
+
+@pytest.mark.skipif(find_mosquitto() is None, reason="mosquitto is not on this machine")
+def test_mosquitto_refuses_a_device_whose_certificate_is_revoked(broker: Broker, tmp_path: Path) -> None:
+    """By the steps of OPERATORS.md: it reads the list when it starts. A connection of before ends with the restart."""
+    pki, bundle = tmp_path / "pki", tmp_path / "pki" / "ca.pem"
+    stolen = pki / "client-sim-01.pem"
+    (other,) = issue_leaves(pki, [LeafRequest.client("sim-02", days=30)], now=NOW)
+    device = Device(broker.port, bundle, stolen)
+    revoke_leaves(pki, ["sim-01"], (), now=NOW)
+    broker.read_list(pki / "crl.pem")
+    broker.restart()
+    with pytest.raises(OSError):
+        device.publish("tidegate/v1/sim-01/temperature")
+    assert not broker.accepts(bundle, stolen) and broker.accepts(bundle, other)
+
+    # A later list needs another restart, and a new authority does not shut the others out.
+    revoke_leaves(pki, ["sim-02"], (), now=NOW)
+    broker.hang_up()
+    assert broker.accepts(bundle, other)
+    rotate_authority(pki, days=90, now=NOW)
+    broker.restart()
+    assert not broker.accepts(bundle, other) and not broker.accepts(bundle, stolen)
+    (new,) = issue_leaves(pki, [LeafRequest.client("sim-03", days=30)], now=NOW)
+    assert broker.accepts(bundle, new)
 
 
 def admin(cluster: KafkaCluster, bundle: Path, certificate: Path | None) -> AdminClient:

@@ -7,12 +7,15 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from deploy.bench.load_publisher import LoadPlan, broker_fields, native_payload, run_load
+from deploy.certificates.folder import init_folder, issue_leaves, revoke_leaves
+from deploy.certificates.issue import LeafRequest
 from deploy.local.broker import Mosquitto, find_mosquitto
 from deploy.local.ports import choose_port
 from deploy.local.preflight import examine_setup
@@ -24,7 +27,7 @@ from gateway.devtools.publisher import Publisher
 from gateway.gateway_settings import MqttSettings
 from gateway.mqtt.broker_probe import BrokerProbe
 from gateway.mqtt.session import MqttSession
-from ingest.contract.errors import UnavailableError
+from ingest.contract.errors import ConfigError, UnavailableError
 from monitoring.periodic_query import IncompleteError
 from tests.support.authority import Authority, Pair
 from tests.support.session import Heard
@@ -109,6 +112,31 @@ def test_a_broker_of_an_unknown_authority_is_rejected_and_named(authority: Autho
     with tls_server(authority.issue("broker")) as port:
         assert "mqtt.ca_file does not contain the authority" in fault_of(settings_for(port, other))
         assert "mqtt.ca_file does not contain the authority" in fault_of(settings_for(port, None))
+
+
+def test_a_broker_whose_certificate_is_revoked_is_rejected_and_named(tmp_path: Path) -> None:
+    now, request, pki = datetime.now(UTC), LeafRequest.server("127.0.0.1", days=9), tmp_path / "pki"
+    file = init_folder(pki, [request], authority_days=90, now=now)[2]
+    tls = {"tls": True, "ca_file": str(pki / "ca.pem"), "crl_file": str(pki / "crl.pem"), "reconnect_max_seconds": 0.05}
+
+    def fault() -> str:
+        with tls_server(Pair(file, file)) as port:
+            return fault_of(MqttSettings.model_validate({"port": port, **tls}))
+
+    with pytest.raises(ConfigError, match=r"mqtt\.crl_file: cannot use .* \(.*No such file"):
+        fault()
+    revoke_leaves(pki, ["127.0.0.1"], (), now=now)
+    assert "its certificate is revoked; give the broker a new certificate" in fault()
+    issue_leaves(pki, [request], now=now, force=True)
+    assert "certificate" not in fault(), "with the new one the handshake is done, and the server then hangs up"
+
+    init_folder(tmp_path / "other", [request], authority_days=90, now=now)
+    revoke_leaves(tmp_path / "other", ["127.0.0.1"], (), now=now)
+    tls["crl_file"] = str(tmp_path / "other" / "crl.pem")
+    assert "mqtt.crl_file has no valid list of the authority" in fault()
+    tls["crl_file"] = str(pki / "ca.pem")
+    with pytest.raises(ConfigError, match=r"ca\.pem has no such list"):
+        fault()
 
 
 def test_a_broker_with_a_wrong_host_name_is_rejected_and_named(authority: Authority) -> None:

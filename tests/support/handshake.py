@@ -9,7 +9,13 @@ __all__ = ["shake_hands"]
 
 
 def shake_hands(
-    server: Path, trusted: Path, name: str, *, client: Path | None = None, clients: Path | None = None
+    server: Path,
+    trusted: Path,
+    name: str,
+    *,
+    client: Path | None = None,
+    clients: Path | None = None,
+    revoked: Path | None = None,
 ) -> Any:
     """Return the client's certificate as the server sees it, None without one.
 
@@ -19,6 +25,7 @@ def shake_hands(
         name: name or address under which the client reaches the server.
         client: file with key and certificate of the client.
         clients: bundle of the server, which then demands a certificate.
+        revoked: list of revoked certificates of the server.
 
     Raises:
         SSLError: one of the two does not accept the other.
@@ -33,6 +40,9 @@ def shake_hands(
     if clients is not None:
         answering.load_verify_locations(clients)
         answering.verify_mode = ssl.CERT_REQUIRED
+    if revoked is not None:
+        answering.load_verify_locations(revoked)
+        answering.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     one = asking.wrap_bio(down, up, server_hostname=name)
     other = answering.wrap_bio(up, down, server_side=True)

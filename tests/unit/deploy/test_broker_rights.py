@@ -113,6 +113,8 @@ def test_a_topic_of_a_login_is_a_filter_outside_of_dollar_topics(topic: str) -> 
             "mqtt_cert_file and mqtt_allow_plaintext exclude each other",
         ),
         ({"mqtt_listen": "::", "mqtt_allow_plaintext": True, "broker": "iotcore"}, "broker is iotcore, which serves"),
+        ({"mqtt_client_ca_file": "c.pem"}, "mqtt_client_ca_file needs TLS"),
+        ({"mqtt_crl_file": "c.pem"}, "mqtt_crl_file has an effect only where devices show certificates"),
     ],
 )
 def test_other_machines_need_tls_or_a_setting_that_says_no(embedded: dict[str, Any], words: str) -> None:

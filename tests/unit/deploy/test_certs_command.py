@@ -126,9 +126,30 @@ def test_rotate_names_what_it_leaves(folder: Path, tmp_path: Path, certs: Certs)
     assert "bought.pem was left as it is" in certs("rotate", folder)[1]
 
 
+def test_revoke_says_which_servers_read_the_list(folder: Path, certs: Certs) -> None:
+    out, err = certs("revoke", folder, "gateway")
+    assert out == f"{folder / 'crl.pem'}\n"
+    assert "mosquitto: crlfile" in err and "Kafka reads no such list" in err and "--no-role --apply --prune" in err
+    assert "Already revoked" in certs("revoke", folder, "gateway")[0]
+    out, _ = certs("show", folder, code=1)
+    assert "PROBLEM  It was revoked on" in out and out.count("subject") == 3, "the list itself is no certificate"
+    found = certs.json("rotate", folder)
+    assert (found["written"], found["left"]) == (["server-kafka-1.pem"], ["client-gateway.pem"])
+    assert "client-gateway.pem was left as it is: it is revoked." in certs("rotate", folder)[1]
+    number = certs.json("show", folder / "server-kafka-1.pem")["certificates"][0]["serial"]
+    assert certs.json("revoke", folder, "--serial", number)["written"] == ["crl.pem"]
+    found = certs.json("rotate", folder, "--ca")
+    assert found["written"] == ["ca.pem", "ca.key", "crl.pem"]
+    assert f"copy of {folder / 'crl.pem'}, copy it together with ca.pem" in found["next_steps"][1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
+        (["revoke", "pki"], 2, "Name at least one certificate"),
+        (["revoke", "pki", "--serial", "xyz"], 2, "wanted hexadecimal digits"),
+        (["revoke", "pki", "none"], 69, "has no certificate none"),
+        (["revoke", "none", "gateway"], 69, "has no authority"),
         (["init", "new"], 2, "Name at least one server with --name HOST"),
         (["issue", "pki"], 2, "Name at least one server"),
         (["init", "new", "--name", "a:1"], 78, "'a:1' is not a host name"),

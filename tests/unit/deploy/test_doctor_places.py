@@ -5,11 +5,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deploy.certificates.issue import create_authority
+from deploy.certificates.revocation import Revocations
 from deploy.doctor.certificate_checks import check_certificate_files, check_server_certificates
 from deploy.doctor.place_checks import check_places, check_spark
 from deploy.local.preflight import PreflightCheck
@@ -213,3 +216,20 @@ def test_certificates_of_servers_are_judged_by_their_end() -> None:
     assert "expires in 10 days" in found[1].text
     assert "k2:2" in found[2].text
     assert list(check_server_certificates(Settings())) == []
+
+
+def test_the_list_of_revoked_certificates_is_there_and_has_not_ended(tmp_path: Path) -> None:
+    file, made_at = tmp_path / "crl.pem", datetime.now(UTC)
+    settings = Settings.model_validate({"mqtt": {"tls": True, "crl_file": str(file)}})
+
+    def found(days: int = 0) -> tuple[str, str]:
+        (check,) = check_certificate_files(settings, now=(made_at + timedelta(days=days)).timestamp)
+        return check.state, check.text
+
+    assert found() == ("fail", f"mqtt.crl_file: there is no file {file}")
+    authority = create_authority("a", now=made_at, days=90)
+    file.write_text(authority.certificate_pem)
+    assert found() == ("fail", f"mqtt.crl_file: {file} holds no list of revoked certificates")
+    file.write_text(Revocations().with_revoked(authority, [7], now=made_at).pem)
+    assert found() == ("ok", f"the list of revoked certificates {file} (mqtt.crl_file) expires in 90 days")
+    assert found(80)[0] == "warn" and found(91)[0] == "fail"

@@ -66,6 +66,17 @@ def test_nothing_changes_without_apply(
     ]  # fmt: skip
 
 
+def test_a_user_without_a_role_loses_all_rights(monkeypatch: pytest.MonkeyPatch, capsys: Captured) -> None:
+    asked: list[Any] = []
+    plan = AclPlan((), (), (WRITE, READ))
+    monkeypatch.setattr(acl, "plan_acls", lambda _kafka, principal, roles: asked.append(list(roles)) or plan)
+    monkeypatch.setattr(acl, "apply_acls", lambda _kafka, _who, **change: asked.append(change["remove"]))
+    command = ["topics", "acl", "--principal", "User:CN=meter-7", "--no-role", "--apply", "--prune", "-b", "kafka:9092"]
+    assert run(command) == 0
+    assert asked == [[], (WRITE, READ)]
+    assert "2 surplus rights removed" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -73,6 +84,7 @@ def test_nothing_changes_without_apply(
         (["--principal", "User:gw", "--role", "gateway", "--prune"], "use it with --apply"),
         (["--principal", "User:gw", "--role", "boss"], "boss"),
         (["--principal", "User:gw"], "--role"),
+        (["--principal", "User:gw", "--role", "gateway", "--no-role"], "--no-role for a user who needs no rights"),
     ],
 )
 def test_a_wrong_use_is_rejected(arguments: list[str], words: str, capsys: Captured) -> None:

@@ -24,6 +24,7 @@ PAIR = {"cert_file": "c.pem", "key_file": "k.pem"}
         ({"tls": True, "key_password": "s3cret"}, "mqtt: key_password is set and key_file is not"),
         (PAIR, "mqtt: cert_file is set and tls is not: set tls = true, or remove cert_file"),
         ({"ca_file": "ca.pem"}, "mqtt: ca_file is set and tls is not"),
+        ({"crl_file": "crl.pem"}, "mqtt: crl_file is set and tls is not"),
         ({"canary": PAIR}, "mqtt: canary.cert_file is set and tls is not"),
         ({"tls": True, "canary": {"cert_file": "c.pem"}}, "mqtt.canary: cert_file is set and key_file is not"),
     ],
