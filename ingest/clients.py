@@ -24,6 +24,7 @@ Client = TypeVar("Client")
 _SETTINGS: Final = {
     "https.ca.location": "oauth_ca_file",
     "ssl.ca.location": "ssl_ca_file",
+    "ssl.crl.location": "ssl_crl_file",
     "ssl.certificate.location": "ssl_certificate_file",
     "ssl.key.location": "ssl_key_file",
     "ssl.key.password": "ssl_key_password",

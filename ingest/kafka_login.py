@@ -13,12 +13,13 @@ __all__ = ["OAUTH", "check_login", "java_flags", "java_login", "librdkafka_login
 OAUTH: Final = "OAUTHBEARER"
 _FILES: Final = {
     "ssl_ca_file": "ssl.ca.location",
+    "ssl_crl_file": "ssl.crl.location",
     "ssl_certificate_file": "ssl.certificate.location",
     "ssl_key_file": "ssl.key.location",
     "oauth_ca_file": "https.ca.location",
 }
 """Setting to librdkafka's option."""
-_SSL_ONLY: Final = ("ssl_ca_file", "ssl_certificate_file", "ssl_key_file", "ssl_key_password")
+_SSL_ONLY: Final = ("ssl_ca_file", "ssl_crl_file", "ssl_certificate_file", "ssl_key_file", "ssl_key_password")
 _OAUTH_ONLY: Final = ("oauth_token_url", "oauth_scope", "oauth_ca_file")
 _TOKEN_URL: Final = re.compile(r"https://[A-Za-z0-9._:\[\]-]+(?:/[^\s,@\"\\]*)?")
 """One https URL without user name: Kafka's Java client also opens file URLs, and separates allowed URLs by commas."""

@@ -49,6 +49,11 @@ class KafkaSettings(BaseModel):
         description="PEM file with the certificate of the authority that signed the brokers' certificates. It needs one of "
         "the SSL protocols.",
     )
+    ssl_crl_file: str | None = Field(
+        None,
+        description="PEM file with the revoked certificates (CRL) of that authority: gateway, monitor and commands refuse a "
+        "broker that shows one of them. Spark's Java client reads no such file.",
+    )
     ssl_certificate_file: str | None = Field(
         None,
         description="PEM file with the client certificate and the certificates that signed it. It needs ssl_key_file and one of "

@@ -24,6 +24,8 @@ _PAIRS: Final = (
 """Section, and its fields for a client certificate, its key and the key's password."""
 _AUTHORITIES: Final = (("mqtt", "ca_file"), ("kafka", "ssl_ca_file"), ("kafka", "oauth_ca_file"))
 
+_REVOCATIONS: Final = (("mqtt", "crl_file"), ("kafka", "ssl_crl_file"))
+
 
 def check_server_certificates(
     settings: Settings, *, end_of: Callable[[str, int], float] = certificate_end, now: Callable[[], float] = time.time
@@ -44,8 +46,9 @@ def check_certificate_files(settings: Settings, *, now: Callable[[], float] = ti
     for section, field in _AUTHORITIES:
         if path := _setting(settings, section, field):
             yield from _authority(f"{section}.{field}", Path(path), now())
-    if path := settings.mqtt.crl_file:
-        yield _revocations("mqtt.crl_file", Path(path), now())
+    for section, field in _REVOCATIONS:
+        if path := _setting(settings, section, field):
+            yield _revocations(f"{section}.{field}", Path(path), now())
     for section, certificate, key, password in _PAIRS:
         paths = _setting(settings, section, certificate), _setting(settings, section, key)
         if paths[0] and paths[1]:

@@ -1,11 +1,15 @@
-"""The embedded broker where devices show certificates: it asks for one besides the password, and refuses a revoked one."""
+"""Revoked certificates at real servers: a device at the embedded broker, which also asks for a password, and a node of Kafka."""
 
+import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from deploy.certificates.folder import init_folder, issue_leaves, revoke_leaves
 from deploy.certificates.issue import LeafRequest
@@ -18,6 +22,8 @@ from deploy.local.run_logins import DEVICES_USER, load_logins
 from deploy.settings import load_settings
 from deploy.testbed.server_process import SingleServer
 from ingest.contract.errors import ConfigError
+from ingest.kafka_settings import KafkaSettings
+from ingest.security import client_conf
 
 NOW = datetime.now(UTC)
 Embedded = Callable[..., "Broker"]
@@ -100,3 +106,44 @@ def test_a_file_that_mosquitto_could_not_load_is_named_before_it_starts(
     for wrong in (pki / file, tmp_path / "none"):
         with pytest.raises(ConfigError, match=rf"embedded\.{setting}: cannot use {wrong}"):
             Broker(tmp_path, pki, **{**good, setting: str(wrong)})
+
+
+def kafka_faults(pki: Path, wait_until: Callable[..., object]) -> str:
+    """What a client of Kafka says about a server that shows the certificate of `pki` and hangs up after the handshake."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pki / "server-127.0.0.1.pem")
+
+    def serve(listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listener.accept()
+                with suppress(OSError), connection, context.wrap_socket(connection, server_side=True):
+                    pass
+
+    said: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        settings = KafkaSettings(
+            bootstrap_servers=f"127.0.0.1:{listener.getsockname()[1]}", security_protocol="SSL",
+            ssl_ca_file=str(pki / "ca.pem"), ssl_crl_file=str(pki / "crl.pem"),
+        )  # fmt: skip
+        conf = client_conf(settings, client_id="test") | {"log_level": 0}
+        client = AdminClient(conf | {"error_cb": lambda error: said.append(error.str())})
+
+        def heard() -> bool:
+            client.poll(0.2)
+            return bool(said)
+
+        wait_until(heard, what="a fault")
+    return said[0]
+
+
+def test_a_node_of_kafka_with_a_revoked_certificate_is_refused(
+    tmp_path: Path, wait_until: Callable[..., object]
+) -> None:
+    pki, request = tmp_path / "pki", LeafRequest.server("127.0.0.1", days=30)
+    init_folder(pki, [request, LeafRequest.client("attic", days=30)], authority_days=90, now=NOW)
+    revoke_leaves(pki, ["attic"], (), now=NOW)
+    assert "certificate" not in kafka_faults(pki, wait_until), "another one is revoked: the server hangs up later"
+    revoke_leaves(pki, ["127.0.0.1"], (), now=NOW)
+    assert "certificate verify failed" in kafka_faults(pki, wait_until)

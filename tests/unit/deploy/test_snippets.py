@@ -2,10 +2,14 @@
 
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from deploy.cli import run
+from deploy.local.runfile import DataLock, RunFile
+from deploy.settings import load_settings
+from deploy.settings_file import to_toml
 from deploy.snippets import PublishTarget, render_snippet
 
 TARGET = PublishTarget("127.0.0.1", 1883, None, None)
@@ -46,3 +50,20 @@ def test_a_device_id_that_cannot_be_is_said_before_that_nothing_runs(
 ) -> None:
     assert run(["device", "snippet", "a/b", "--data", str(tmp_path)]) == 78
     assert "'a/b' cannot be the device of a native topic" in capsys.readouterr().err
+
+
+def test_a_device_on_a_port_that_asks_for_certificates_shows_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {f"embedded.mqtt_{name}_file": "x.pem" for name in ("cert", "key", "client_ca")}
+    open_run = load_settings(environ={}, overrides={**files, "embedded.mqtt_listen": "192.0.2.7"})
+    (tmp_path / "config.toml").write_text(to_toml(open_run))
+    lock = DataLock(tmp_path)
+    try:
+        RunFile("r", 1, 0.0, ports={"mqtt": 1883, "mqtt_tls": 8883}).write(tmp_path)
+        assert run(["device", "snippet", "attic", "--data", str(tmp_path)]) == 0
+    finally:
+        lock.release()
+    shown = capsys.readouterr().out
+    assert 'certfile="device.pem", keyfile="device.pem"' in shown
+    assert "device.pem holds the device's key and certificate, as a file of `tidegate certs issue` does." in shown

@@ -28,10 +28,11 @@ CLIENTS: list[Callable[[KafkaSettings], object]] = [
     [
         ({"security_protocol": "SSL", "ssl_ca_file": "{folder}/none.pem"}, r"kafka\.ssl_ca_file \S+/none\.pem: "),
         ({"security_protocol": "SSL", "ssl_ca_file": "{folder}/no.pem"}, r"kafka\.ssl_ca_file \S+/no\.pem: "),
+        ({"security_protocol": "SSL", "ssl_crl_file": "{folder}/none.pem"}, r"kafka\.ssl_crl_file \S+/none\.pem: "),
         ({"extra": {"client.rack": "a", "reconnect.backoff.ms": "abc"}}, r'kafka\.extra\."reconnect\.backoff\.ms"'),
         ({"extra": {"broker.address.family": "odd"}}, r'kafka\.extra\."broker\.address\.family"'),
     ],
-    ids=["no file", "no certificate", "no number", "no such value"],
+    ids=["no file", "no certificate", "no list", "no number", "no such value"],
 )
 def test_a_value_that_the_client_refuses_is_told_by_its_setting(
     make: Callable[[KafkaSettings], object], changes: dict[str, Any], named: str, tmp_path: Path

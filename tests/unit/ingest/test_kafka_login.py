@@ -63,10 +63,11 @@ def certified(tmp_path: Path) -> Callable[..., KafkaSettings]:
 
 
 def test_librdkafka_gets_the_files(certified: Callable[..., KafkaSettings], tmp_path: Path) -> None:
-    conf = client_conf(certified(ssl_key_password=SECRET), client_id="tester")
+    conf = client_conf(certified(ssl_key_password=SECRET, ssl_crl_file="/crl.pem"), client_id="tester")
     assert {name: value for name, value in conf.items() if name.startswith(("ssl.", "sasl.", "security."))} == {
         "security.protocol": "SSL",
         "ssl.ca.location": str(tmp_path / "ca.pem"),
+        "ssl.crl.location": "/crl.pem",
         "ssl.certificate.location": str(tmp_path / "gw.pem"),
         "ssl.key.location": str(tmp_path / "gw.key"),
         "ssl.key.password": "canary-secret",
@@ -88,7 +89,7 @@ def test_librdkafka_gets_the_files(certified: Callable[..., KafkaSettings], tmp_
 def test_java_gets_the_text_and_the_key_in_the_one_form_that_it_reads(
     certified: Callable[..., KafkaSettings], key: str, more: dict[str, Any]
 ) -> None:
-    assert jvm_conf(certified(key, **more)) == {
+    assert jvm_conf(certified(key, ssl_crl_file="/not/read", **more)) == {
         "bootstrap.servers": "kafka:9093",
         "security.protocol": "SSL",
         "ssl.truststore.type": "PEM",
