@@ -7,6 +7,7 @@ import shutil
 import signal
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -203,6 +204,7 @@ def open_session(
         ConfigError: the versions do not fit.
     """
     check_versions()
+    _load_converters()
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -225,6 +227,16 @@ def open_session(
     if master.startswith("local"):
         _shed_defaults(context)
     return LakeSession(SparkSession(context), jvm, scratch)
+
+
+def _load_converters() -> None:
+    """Import what PySpark imports at its first call of the JVM: its helpers for tests, which warn where pandas 3 is installed.
+
+    Spark gets no pandas from here. The warning for code that does use it stays.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        import pyspark.testing.utils  # noqa: F401
 
 
 def _shed_defaults(context: "SparkContext") -> None:

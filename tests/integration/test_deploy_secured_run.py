@@ -162,7 +162,9 @@ def test_the_monitor_redrives_and_writes_nothing_else(secured: Secured, tmp_path
     lake, settings = Lake(tmp_path / "tables"), secured.of("monitor")
     lake.receive("site/attic/t", b"21.5")
     tables = {"lake": settings.lake.model_copy(update={"root": lake.root})}
-    settings = settings.model_copy(update={**tables, "routes": (RouteSettings(filter="site/{device}/{metric}"),)})
+    settings = settings.model_copy(
+        update={**tables, "routes": (RouteSettings(filter="site/{device}/{metric}", device="{device}"),)}
+    )
     whole = {"where": None, "limit": None, "again": False, "rate": 1e3, "dry_run": False, "stop": threading.Event()}
     report = run_redrive(settings, **whole)  # type: ignore[arg-type]
     assert (report.accepted, report.readings) == (1, 1)

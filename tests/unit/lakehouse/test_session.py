@@ -5,6 +5,8 @@ import logging
 import os
 import re
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +184,27 @@ def test_a_missing_java_or_jar_is_one_sentence(tmp_path: Path) -> None:
     java.touch()
     with pytest.raises(UnavailableError, match=r"x\.jar, which is not in"):
         start_jvm(JvmOptions(tmp_path, (tmp_path / "x.jar",), tmp_path), {})
+
+
+@pytest.mark.parametrize(
+    ("code", "warns"),
+    [
+        ("_load_converters(); convert('x')", False),
+        # PySpark warns by itself, and of pandas that somebody uses later: else this filter is not needed, or hides too much.
+        ("convert('x')", True),
+        ("_load_converters(); require_minimum_pandas_version()", True),
+    ],
+)
+def test_a_call_of_the_jvm_does_not_warn_of_pandas_3(code: str, warns: bool, tmp_path: Path) -> None:
+    (tmp_path / "pandas.py").write_text('__version__ = "3.0.0"\n')
+    head = (
+        "from pyspark.sql.pandas.utils import require_minimum_pandas_version\nfrom pyspark.sql.types import NumpyArrayConverter\n"
+        "from lakehouse.session import _load_converters\nconvert = NumpyArrayConverter().can_convert\n"
+    )
+    path = os.pathsep.join([str(tmp_path), str(Path(__file__).parents[3])])
+    done = subprocess.run(
+        [sys.executable, "-W", "default", "-c", head + code], capture_output=True, text=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert ("fully support pandas" in done.stderr) is warns, done.stderr
