@@ -26,15 +26,16 @@ _LOGIN_REFUSED: Final = (
 )
 _DISK_FULL: Final = ("No space left on device", "Disk quota exceeded", "not enough space")
 _DATA_LOSS: Final = ("KAFKA_DATA_LOSS", "data may have been lost", "data was lost", "OffsetOutOfRangeException")
-_EXECUTORS_LOST: Final = ("ExecutorLostFailure", "ExecutorDeadException")
+_EXECUTORS_LOST: Final = ("ExecutorLostFailure", "ExecutorDeadException", "FetchFailedException")
 _MEMORY: Final = ("OutOfMemoryError", "GC overhead limit")
 
 
 def classify_query_failure(error: BaseException, *, bootstrap_servers: str, log: str) -> TidegateError:
     """Return the error to raise or to wait for; `log` names the place of the details."""
-    if isinstance(error, TidegateError):
-        return error
-    text = str(error)
+    return error if isinstance(error, TidegateError) else _classify(str(error), bootstrap_servers, log)
+
+
+def _classify(text: str, bootstrap_servers: str, log: str) -> TidegateError:
     if _any(_DISK_FULL, text):
         return RetryableError(
             "The disk of the tables or of the checkpoint is full; landing waits for space.", retry_after_seconds=5.0
@@ -44,6 +45,11 @@ def classify_query_failure(error: BaseException, *, bootstrap_servers: str, log:
             f"Kafka lost records that were not stored yet ({_first_line(text)}). No record is skipped without a report: "
             "`tidegate repair` and the next start name the exact ranges and the next step."
         )
+    # Before the signs of Kafka: whoever reads from a lost executor reports a refused connection, too.
+    if _any(_EXECUTORS_LOST, text) and not _any(_MEMORY, text):
+        return RetryableError(
+            f"Tasks of Spark lost their executors four times; landing starts again. See {log}.", retry_after_seconds=5.0
+        )
     if _any(_KAFKA_AWAY + _LOGIN_REFUSED, text):
         # The next start of the query logs in with the password that its file has then.
         what = "refuses the login of [kafka]" if _any(_LOGIN_REFUSED, text) else "does not answer"
@@ -51,14 +57,6 @@ def classify_query_failure(error: BaseException, *, bootstrap_servers: str, log:
     if _any(_MEMORY, text):
         return FatalError(
             f"Spark ran out of memory: raise stream.driver_memory or lower stream.max_records_per_batch. See {log}."
-        )
-    return _classify_task_failure(text, log)
-
-
-def _classify_task_failure(text: str, log: str) -> TidegateError:
-    if _any(_EXECUTORS_LOST, text):
-        return RetryableError(
-            f"A task of Spark lost its executor four times; landing starts again. See {log}.", retry_after_seconds=5.0
         )
     return FatalError(f"The landing query failed: {_first_line(text)}. See {log}.")
 

@@ -29,6 +29,7 @@ from streaming.query_failures import classify_query_failure
         ("[KAFKA_DATA_LOSS.X] Some data may have been lost", FatalError, "No record is skipped without a report"),
         ("java.lang.OutOfMemoryError: Java heap space", FatalError, "driver_memory"),
         ("Most recent failure: Lost task 0.3: ExecutorLostFailure (executor 2 exited)", RetryableError, "executor"),
+        ("Most recent failure reason: FetchFailedException: Connection refused: /h:7337", RetryableError, "executors"),
         ("ExecutorLostFailure: java.lang.OutOfMemoryError: Java heap space", FatalError, "driver_memory"),
         ("boom\n\tat x.y.Z(Z.java:1)\nCaused by: a.B: the cause.\n\tat c", FatalError, "a.B: the cause. See /l"),
     ],
