@@ -1,12 +1,15 @@
 """Brokers of the gateway's broker suite: each is started once for all tests, and `BrokerCase` gives a test its own names there.
 
-`make test` runs the suite on mosquitto and iotcore. `make conformance` fetches the others and runs it on all.
+`make test` runs the suite on mosquitto and iotcore. `make conformance` fetches the others, runs it on all, and counts the cases
+of each broker that passed.
 """
 
 import json
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +34,8 @@ INFLIGHT: Final = 40
 """Unacknowledged messages to one client by MQTT 3.1.1, where a broker can be told; less than the gateway's window."""
 USER, PASSWORD = "tester", "a secret: with spaces"
 FETCHED: Final = ("artemis", "hivemq")
+_CASE: Final = re.compile(rf"test_gateway_brokers\.py::.*\[({'|'.join(get_args(Kind))})-(3\.1\.1|5)\]$")
+_OUTCOMES: Final = ("passed", "failed", "error", "skipped")
 DEVICE_WINDOW: Final = 10
 """HiveMQ's Receive Maximum, which paho does not heed by itself."""
 
@@ -278,10 +283,45 @@ def broker_case(
         made.close()
 
 
+def case_lines(found: Mapping[str, Iterable[str]]) -> list[str]:
+    """Return a line for each broker with the outcomes of its cases.
+
+    Args:
+        found: names of tests by their outcome.
+
+    Returns:
+        No line if no case of a fetched broker is there: `make test` needs none.
+    """
+    cases = Counter[tuple[str, str, str]]()
+    for outcome, names in found.items():
+        cases.update((*case.groups(), outcome) for name in names if (case := _CASE.search(name)))
+    brokers = [kind for kind in get_args(Kind) if any(kind == case[0] for case in cases)]
+    if not set(brokers) & set(FETCHED):
+        return []
+
+    def counted(kind: str, protocol: str) -> str:
+        counts = [f"{cases[kind, protocol, word]} {word}" for word in _OUTCOMES if cases[kind, protocol, word]]
+        return f"MQTT {protocol}: {', '.join(counts) or 'no case'}"
+
+    return [f"{kind:<10} {counted(kind, '3.1.1'):<24} {counted(kind, '5')}" for kind in brokers]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print `case_lines` of this run."""
+    found = {outcome: [one.nodeid for one in terminalreporter.getreports(outcome)] for outcome in _OUTCOMES}
+    if lines := case_lines(found):
+        terminalreporter.section("cases of each broker")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+
 def main() -> int:
-    """Fetch what `make conformance` needs; 69 with the next step where that is impossible."""
+    """Have all brokers of `make conformance`; 69 with the next step where that is impossible."""
     shown = ProgressLine()
     try:
+        if find_mosquitto() is None:
+            message = "mosquitto is not on this machine. Install it (Debian: apt-get install mosquitto)."
+            raise UnavailableError(message)
         for kind in FETCHED:
             jvm_brokers.fetch(kind, shown.show)
             if missing := jvm_brokers.missing(kind):
