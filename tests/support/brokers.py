@@ -107,7 +107,7 @@ class RunningBrokers:
         if kind == "mosquitto" and find_mosquitto() is None:
             pytest.skip("mosquitto is not on this machine")
         if kind in FETCHED and (missing := jvm_brokers.missing(kind)):
-            pytest.skip(f"{missing}: make conformance fetches it")
+            pytest.skip(f"{missing}: see make conformance")
         if kind not in self._servers:
             folder = self._folder / kind
             folder.mkdir(exist_ok=True)
@@ -320,12 +320,13 @@ def main() -> int:
     shown = ProgressLine()
     try:
         if find_mosquitto() is None:
-            message = "mosquitto is not on this machine. Install it (Debian: apt-get install mosquitto)."
+            message = "mosquitto is not on this machine. Install it, then run `make conformance` again."
             raise UnavailableError(message)
         for kind in FETCHED:
             jvm_brokers.fetch(kind, shown.show)
             if missing := jvm_brokers.missing(kind):
-                raise UnavailableError(missing)
+                message = f"{missing}. Install a JDK of 17 or newer, then run `make conformance` again."
+                raise UnavailableError(message)
     except TidegateError as error:
         sys.stderr.write(f"\n{error}\n")
         return error.exit_code

@@ -72,9 +72,9 @@ def missing(kind: JvmKind) -> str:
     away = [jar.coordinate for jar in _jars(kind) if not (artifacts.cache_dir() / jar.file_name).is_file()]
     if away:
         return f"{away[0]} is not in {artifacts.cache_dir()}"
-    return "HiveMQ lets a user in only by an extension, and no javac is here to compile it" * (
-        kind == "hivemq" and _javac() is None
-    )
+    if kind == "hivemq" and _javac() is None:
+        return "HiveMQ lets a user in only by an extension, and no javac is here to compile it"
+    return ""
 
 
 def _classpath(kind: JvmKind) -> list[Path]:
