@@ -1,20 +1,25 @@
-"""Three secured brokers under a gateway and a fleet: two that die, and secrets of MQTT that change, without a loss.
+"""Three secured brokers under a gateway, a stream and a fleet: brokers that die, and secrets that change, without a loss.
 
 It takes minutes: `make chaos` runs it.
 """
 
+import signal
 import ssl
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from deploy.certificates.folder import _read_authority, rotate_leaves
 from deploy.certificates.issue import LeafRequest, sign_leaf
 from deploy.local.broker import find_mosquitto
 from deploy.local.broker_answer import connect_accepted
 from deploy.settings_file import write_private
+from ingest.contract.errors import RetryableError
+from ingest.topics.describe import topic_names
 from tests.support.secured_pipeline import INFLIGHT, SecuredPipeline, ending_in, secured_pipeline, serves
 
 pytestmark = [
@@ -43,6 +48,20 @@ def pipeline(shared: SecuredPipeline) -> Iterator[SecuredPipeline]:
     shared.flows()
     yield shared
     shared.load.pause()
+
+
+def test_any_one_broker_may_die_and_come_back(pipeline: SecuredPipeline) -> None:
+    process, stream = pipeline.gateway.pid, pipeline.stream.pid
+    for node in pipeline.cluster.nodes:
+        since = time.time()
+        node.kill()
+        pipeline.flows()
+        assert not node.alive, "the other two carry all of it"
+        pipeline.note(f"{node.name} killed", since)
+        pipeline.back(node)
+    verdict = pipeline.settled()
+    assert verdict.repeated == 0, "Kafka knew what the writer sent again"
+    assert (pipeline.gateway.pid, pipeline.stream.pid) == (process, stream)
 
 
 @pytest.mark.promise("P2")
@@ -74,6 +93,52 @@ def test_with_two_brokers_gone_nothing_is_acknowledged(pipeline: SecuredPipeline
     pipeline.note(f"two brokers gone, {'gateway killed' if gateway_dies else 'gateway living'}", since)
     verdict = pipeline.settled()
     assert gateway_dies or verdict.repeated == repeated
+
+
+def test_a_rolling_restart_brings_new_certificates_and_new_passwords(pipeline: SecuredPipeline) -> None:
+    """The steps of OPERATORS.md: first the file of the client, then the server."""
+    process, stream, repeated = pipeline.gateway.pid, pipeline.stream.pid, pipeline.verdict().repeated
+    rotate_leaves(pipeline.kafka_pki, days=30, now=datetime.now(UTC))
+    since, former = time.time(), dict(pipeline.passwords)
+    for user in ("gateway", "stream"):
+        pipeline.passwords[user] = f"second-{user}-secret"
+        pipeline.write_secret(user, pipeline.passwords[user])
+        pipeline.set_kafka_password(user)
+    old = {"sasl_username": "gateway", "sasl_password": SecretStr(former["gateway"])}
+    pipeline.wait(lambda: _is_refused(pipeline, old), "the former password to be refused")
+    node_file = pipeline.kafka_pki / "node.pem"
+    for node in pipeline.cluster.nodes:
+        node.process.signal(signal.SIGTERM)
+        assert node.process.wait_end(60)
+        pipeline.back(node)
+        assert serves(node.part.port, node_file)
+    pipeline.flows()
+    pipeline.note("rolling restart with a new password", since)
+    verdict = pipeline.settled()
+    assert verdict.repeated == repeated
+    assert (pipeline.gateway.pid, pipeline.stream.pid) == (process, stream), "no process was restarted"
+    for user in ("gateway", "stream"):
+        for text in (former[user], pipeline.passwords[user]):
+            assert text not in pipeline.gateway.log() + pipeline.stream.log()
+
+
+def _is_refused(pipeline: SecuredPipeline, login: dict[str, Any]) -> bool:
+    try:
+        topic_names(pipeline.admin.model_copy(update=login))
+    except RetryableError as error:
+        return "uthentication" in str(error)
+    return False
+
+
+def test_a_restart_of_the_gateway_brings_its_new_certificate_for_kafka(pipeline: SecuredPipeline) -> None:
+    rotate_leaves(pipeline.kafka_pki, days=30, now=datetime.now(UTC))
+    since = time.time()
+    assert pipeline.gateway.terminate() == 0
+    pipeline.gateway.start()
+    pipeline.wait(pipeline.gateway.healthy, "the next gateway process")
+    pipeline.flows()
+    pipeline.note("restart of the gateway", since)
+    pipeline.settled()
 
 
 def test_mqtt_gets_new_certificates_and_new_passwords_without_a_restart(pipeline: SecuredPipeline) -> None:

@@ -1,5 +1,5 @@
 """The pipeline as in production: three brokers that want a password and rights, a mosquitto that wants a password and a
-certificate, a gateway with secrets in files, a fleet under load.
+certificate, a gateway and a stream with secrets in files, a fleet under load.
 
 `from tests.support.secured_pipeline import SecuredPipeline`.
 """
@@ -7,6 +7,7 @@ certificate, a gateway with secrets in files, a fleet under load.
 import logging
 import signal
 import ssl
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,14 +23,15 @@ from deploy.certificates.folder import init_folder, issue_leaves
 from deploy.certificates.issue import LeafRequest
 from deploy.chaos.numbered_load import NumberedLoad
 from deploy.chaos.run import KafkaReader
-from deploy.chaos.testbed import ChaosTestbed
+from deploy.chaos.testbed import ROOT, ChaosTestbed
 from deploy.chaos.verdict import DeliveryVerdict, MessageKey, RecordedMessages, judge
 from deploy.local.broker import Mosquitto
 from deploy.local.ports import choose_port
-from deploy.settings_file import write_private
+from deploy.settings import Settings
+from deploy.settings_file import to_toml, write_private
 from deploy.testbed.cluster import KafkaCluster, open_cluster
 from deploy.testbed.node import KafkaNode
-from deploy.testbed.server_process import SingleServer
+from deploy.testbed.server_process import ServerProcess, SingleServer
 from gateway.gateway_settings import MqttSettings
 from ingest.contract.errors import RetryableError
 from ingest.topics.acl import apply_acls, plan_acls
@@ -84,14 +86,16 @@ class SecuredPipeline:
         issue_leaves(self.kafka_pki, clients[:1], now=NOW)
         self.passwords = {
             "gateway": "first-gateway-secret",
+            "stream": "first-stream-secret",
             "mqtt": "first-mqtt-secret",
         }
         for name in self.passwords:
             self.write_secret(name, self.passwords[name])
         self.admin = cluster.settings.model_copy(update={"partitions": 3})
         _patiently(lambda: ensure_topics(self.admin))
-        self.set_kafka_password("gateway")
-        _patiently(lambda: self._grant("User:gateway", Role.GATEWAY))
+        for user, role in (("gateway", Role.GATEWAY), ("stream", Role.STREAM)):
+            self.set_kafka_password(user)
+            _patiently(lambda user=user, role=role: self._grant(f"User:{user}", role))
         self.reader = KafkaReader(self.admin, NAME)
         self._client = admin_client(self.admin)
         self._keys: set[MessageKey] = set()
@@ -122,6 +126,9 @@ class SecuredPipeline:
             )
         )
         self.gateway.start()
+        self.stream = ServerProcess(self.folder / "stream.log", environment={"PYTHONPATH": str(ROOT)})
+        self._opened.callback(self.stream.end, 20.0)
+        self.start_stream()
         fleet = {"port": self.broker_part.port, "username": "fleet", "password": "fleet-secret"}
         self.load = NumberedLoad(
             MqttSettings.model_validate(fleet | self._mqtt_tls("fleet")),
@@ -153,6 +160,20 @@ class SecuredPipeline:
 
     def _grant(self, principal: str, role: Role) -> None:
         apply_acls(self.admin, principal, add=plan_acls(self.admin, principal, [role]).missing)
+
+    def start_stream(self) -> None:
+        settings = Settings.model_validate(
+            {
+                "kafka": self._kafka("stream"),
+                "stream": {"checkpoint": str(self.folder / "checkpoint"), "warm_up": False},
+                "lake": {"root": str(self.folder / "tables")},
+                "monitoring": {"stream_port": 0},
+            }
+        )
+        config = self.folder / "stream.toml"
+        write_private(config, to_toml(settings))
+        logs = str(self.folder / "spark-logs")
+        self.stream.spawn([sys.executable, "-m", "deploy.cli", "stream", "--config", str(config), "--log-dir", logs])
 
     def wait(self, condition: Callable[[], Any], what: str, *, seconds: float = 300.0) -> None:
         """Wait until it is true. Each look costs the machine something: the processes under test need it more."""
@@ -220,6 +241,7 @@ class SecuredPipeline:
         assert verdict.whole, (verdict, self.gateway.log()[-2000:])
         assert (verdict.stored, verdict.dead_lettered) == (len(wanted), 0)
         assert "Traceback" not in self.gateway.log(), self.gateway.log()
+        assert self.stream.alive, self.stream.log()[-2000:]
         return verdict
 
     def verdict(self) -> DeliveryVerdict:
