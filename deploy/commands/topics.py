@@ -1,4 +1,4 @@
-"""`tidegate topics ls | describe | create | set | rm | acl`: Kafka's topics, without Kafka's own tools."""
+"""`tidegate topics ls | describe | create | set | rm | acl | user`: Kafka's topics, without Kafka's own tools."""
 
 import re
 import sys
@@ -9,6 +9,7 @@ import typer
 
 from deploy.commands.options import Brokers, Data, Json, KafkaConfig, show_json
 from deploy.commands.topics_acl import acl
+from deploy.commands.topics_user import user
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +47,7 @@ Setting = Annotated[
 def register(parent: typer.Typer) -> None:
     """Add the group to the command line."""
     topics.command()(acl)
+    topics.command()(user)
     parent.add_typer(topics, name="topics")
 
 

@@ -11,6 +11,7 @@ TESTS = Path(__file__).parents[1]
 SHORT_FORMS = {
     "e2e/test_deploy_monitor.py": "the same test with one kill",
     "e2e/test_deploy_page.py": "the same test with one kill",
+    "e2e/test_deploy_production_page.py": "integration/test_deploy_kafka_rights.py::test_a_user_gets",
     "e2e/test_deploy_secured_run.py": "integration/test_deploy_secured_run.py::test_the_gateway_writes",
     "integration/test_deploy_bench_failover.py": "integration/test_deploy_testbed.py::test_a_kafka_of_zookeeper_mode",
     "integration/test_deploy_certs.py": "integration/test_deploy_certs.py::test_kafka_accepts_clients",

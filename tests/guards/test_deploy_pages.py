@@ -56,6 +56,8 @@ def commands_in(lines: list[str]) -> Iterator[list[str]]:
         if found is None or re.match(r"\s*(?:#|\w+ +tidegate\b|image:)", line):
             continue
         command = found[1]
+        while command.endswith("\\") and rest:
+            command = f"{command[:-1]} {rest.pop(0).strip()}"
         while command.count('"') % 2 and rest:  # a statement over several lines
             command += f" {rest.pop(0)}"
         if command.count('"') % 2 == 0:

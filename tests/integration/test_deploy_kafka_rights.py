@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from deploy.cli import run
 from deploy.settings_file import to_toml, write_private
@@ -131,3 +131,41 @@ def test_a_streams_missing_right_is_known_before_the_crash(
         check_stream_rights(guest, name)
     grant(secured, ResourceType.TOPIC, stream_topic(name), AclOperation.READ)
     wait_until(lambda: found("ok", f"{stream_topic(name)} is writable and readable"), what="both rights")
+
+
+def test_a_user_gets_a_password_and_the_rights_of_its_role_in_one_step(
+    secured: KafkaCluster, tmp_path: Path, capsys: Captured
+) -> None:
+    admin, guest, own = (tmp_path / f"{name}.toml" for name in ("admin", "guest", "own"))
+    write_private(admin, to_toml(_File(kafka=secured.settings)))
+    write_private(guest, to_toml(_File(kafka=secured.settings_of("guest"))))
+    secret = tmp_path / "secrets" / "own"
+    command = ["topics", "user", "own", "--role", "reader", "--password-file", str(secret)]
+    assert run([*command, "--config", str(guest)]) == 69
+    assert "grant it" in capsys.readouterr().err
+    assert not secret.exists(), "who may not see rights leaves no password behind"
+
+    assert run([*command, "--config", str(admin), "--json"]) == 0, capsys.readouterr().err
+    made = json.loads(capsys.readouterr().out)
+    assert (made["user"], made["password_created"], made["surplus"]) == ("own", True, 0)
+    assert made["rights"] == made["added"] > 0
+    assert secret.stat().st_mode & 0o777 == 0o600
+
+    login = {"sasl_username": "own", "sasl_password": SecretStr(f"file:{secret}")}
+    write_private(own, to_toml(_File(kafka=secured.settings.model_copy(update=login))))
+    assert run(["topics", "ls", "--config", str(own)]) == 0, capsys.readouterr().err
+    first = secret.read_text()
+    assert run([*command, "--config", str(admin)]) == 0
+    assert "has the password of" in capsys.readouterr().out, "an existing file keeps its password"
+    assert secret.read_text() == first
+
+    write_private(secret, "another-password\n")
+    assert run(["topics", "ls", "--config", str(own)]) == 69, "Kafka does not know it yet"
+    assert run([*command, "--config", str(admin)]) == 0
+    assert "no right was missing" in capsys.readouterr().out
+    assert run(["topics", "ls", "--config", str(own)]) == 0, capsys.readouterr().err
+
+    secret.chmod(0o644)
+    assert run([*command, "--config", str(admin)]) == 78
+    assert "chmod" in capsys.readouterr().err
+    assert run(["topics", "user", " own", "--role", "reader", "--password-file", str(secret), "-F", str(admin)]) == 2
