@@ -40,11 +40,11 @@ class StreamSettings(BaseModel):
         description="Seconds between the starts of two batches. 0 starts the next batch at once; more means fewer, larger "
         "files, less CPU and later rows.",
     )
-    profile: Literal["latency", "balanced", "thrifty"] | None = Field(
-        None,
+    profile: Literal["latency", "balanced", "thrifty"] = Field(
+        "latency",
         description="When a batch begins. latency: at once. balanced: when 150 records wait, or after 0.7 s. thrifty: when 5,000 "
         "records wait, or after 5 s. A batch costs much more than its records, so waiting saves CPU at low rates and changes "
-        "nothing at high ones. Default: latency, or balanced in an embedded run.",
+        "nothing at high ones.",
     )
     min_records_per_batch: int | None = Field(
         None, ge=0, description="Records that wait in Kafka when a batch begins at once. Default: that of the profile."
@@ -119,6 +119,6 @@ class StreamSettings(BaseModel):
     @property
     def batch_cut(self) -> BatchCut:
         """When a batch begins: what the profile says, with the single settings in its place."""
-        given = _CUTS[self.profile or "latency"]
+        given = _CUTS[self.profile]
         records, seconds = self.min_records_per_batch, self.max_wait_seconds
         return BatchCut(given.records if records is None else records, given.seconds if seconds is None else seconds)

@@ -211,7 +211,6 @@ def embedded_settings(settings: Settings, data: Path, ports: dict[str, int], log
         "stream": {
             "checkpoint": str(data / "checkpoints" / "land"),
             "streams_dir": str(_place(settings.stream.streams_dir, data / "streams")),
-            "profile": settings.stream.profile or "balanced",
         },
         "lake": {"root": str(data / "tables")},
         "monitoring": {
