@@ -12,8 +12,21 @@ from ingest.topics.rights import is_denied, missing_right, topic_not_found
 
 __all__ = ["begin_offsets", "end_offsets", "offsets_at"]
 
-_NO_LEADER: Final = frozenset(
-    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}
+PAUSE_SECONDS: Final = 0.1
+
+_LEADER_MOVES: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        # The client knows an older leader than the broker, or the broker an older one than the client.
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        # A new leader does not know yet up to where the records are on all copies.
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
 )
 
 
@@ -53,11 +66,13 @@ def _offsets(settings: KafkaSettings, topic: str, spec: OffsetSpec) -> dict[int,
         except (KafkaException, TimeoutError) as error:
             if is_denied(error):
                 raise missing_right(settings, f"see the offsets of topic {topic}", "DESCRIBE") from error
-            if not _leads_nobody(error) or time.monotonic() > deadline:
+            if not _leader_moves(error) or time.monotonic() > deadline:
                 raise no_answer_error(settings, error, f"asking for offsets of topic {topic}") from error
-            time.sleep(0.1)
+            time.sleep(PAUSE_SECONDS)
+            # The client asks whom it knows as leader until it asks for the leaders again.
+            partition_counts(client, settings)
 
 
-def _leads_nobody(error: Exception) -> bool:
-    """Return whether a partition has no known leader, as just after a topic was created or a broker left."""
-    return isinstance(error, KafkaException) and error.args[0].code() in _NO_LEADER
+def _leader_moves(error: Exception) -> bool:
+    """Return whether a partition has no known leader, as just after a topic was created or a broker left or came back."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _LEADER_MOVES
