@@ -62,6 +62,7 @@ def test_a_push_reaches_all_gateways(
         assert "pump-2 is already registered like this in Kafka" in told.err
         for file in files:
             devices = file.with_name("devices.jsonl")
+            wait_until(devices.exists, what="the first copy of the devices")
             wait_until(lambda devices=devices: set(read_registry(devices)) == {"pump-1", "pump-2"}, what="both devices")
             assert (file.parent / "profiles" / "pump.toml").read_text() == PUMP
         assert run(["device", "push", "--config", config, str(registry)]) == 0
