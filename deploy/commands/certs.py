@@ -249,8 +249,7 @@ def revoke(
     typer.echo(
         "\n".join(map(str, files)) if files else f"Already revoked in {folder / REVOCATIONS}; nothing was changed."
     )
-    for number, step in enumerate(steps, 1):
-        typer.echo(f"{number}. {step}", err=True)
+    _show_steps(steps)
 
 
 def _serial(text: str) -> int:
@@ -313,6 +312,10 @@ def _show_written(
         typer.echo(f"{file} was left as it is: {why}.", err=True)
     if not files:
         typer.echo(f"{folder / 'ca.pem'} holds only the current authority; nothing was changed.", err=True)
+    _show_steps(steps)
+
+
+def _show_steps(steps: Sequence[str]) -> None:
     for number, step in enumerate(steps, 1):
         typer.echo(f"{number}. {step}", err=True)
 
