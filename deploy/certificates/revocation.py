@@ -6,7 +6,7 @@ as its authority, and the file covers all authorities of the bundle.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -57,8 +57,7 @@ class Revocations:
         builder = (
             x509.CertificateRevocationListBuilder()
             .issuer_name(authority.certificate.subject)
-            # As with certificates: the clock of a server may be slow.
-            .last_update(now - BACKDATED)
+            .last_update(_update_time(before, now))
             .next_update(authority.certificate.not_valid_after_utc)
             .add_extension(x509.CRLNumber(_number(before) + 1), False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.key.public_key()), False)
@@ -80,6 +79,13 @@ class Revocations:
         own = (one for one in self.lists if one.issuer == authority.subject)
         # Authorities sign with EC or RSA keys only.
         return next((one for one in own if one.is_signature_valid(key)), None)  # type: ignore[arg-type]
+
+
+def _update_time(before: x509.CertificateRevocationList | None, now: datetime) -> datetime:
+    # As with certificates: the clock of a server may be slow. A server that reads its file again while it runs keeps the former
+    # list too and asks the later one (OpenSSL, X509_STORE), so two lists must not be of the same second.
+    wanted = now - BACKDATED
+    return wanted if before is None else max(wanted, before.last_update_utc + timedelta(seconds=1))
 
 
 def _number(before: x509.CertificateRevocationList | None) -> int:

@@ -239,7 +239,8 @@ def revoke(
     numbers = [_serial(text) for text in serials or ()]
     files = revoke_leaves(folder, names or (), numbers, now=datetime.now(UTC))
     steps = [
-        f"Copy {folder / REVOCATIONS} to each MQTT broker (mosquitto: crlfile), and restart the broker.",
+        f"Copy {folder / REVOCATIONS} to each MQTT broker (mosquitto: crlfile), and restart the broker, "
+        "which also ends open connections.",
         "Kafka reads no such list: take all rights from the user of the certificate, with "
         f"`{command_name()} topics acl --principal User:CN=NAME --no-role --apply --prune`.",
     ]

@@ -70,6 +70,16 @@ def test_the_list_is_public_and_ends_with_its_authority(pki: Path) -> None:
     assert [each.revocation_date_utc for each in one] == [NOW]
 
 
+@pytest.mark.parametrize("later", [timedelta(0), timedelta(microseconds=9), timedelta(days=-3), timedelta(days=3)])
+def test_a_later_list_says_so_whatever_the_clock_says(pki: Path, later: timedelta) -> None:
+    """A server that holds both asks the later one."""
+    revoke(pki, "a")
+    (first,) = read_revocations(pki / "crl.pem").lists
+    revoke_leaves(pki, ["b"], (), now=NOW + later)
+    (second,) = read_revocations(pki / "crl.pem").lists
+    assert second.last_update_utc > first.last_update_utc
+
+
 def test_a_certificate_is_revoked_once(pki: Path) -> None:
     revoke(pki, "a", serials=(serial(pki / "client-a.pem"),))
     before = (pki / "crl.pem").read_bytes()
