@@ -208,8 +208,9 @@ def open_session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    # py4j logs whatever a callback raises with its stack; the landing reports it in one sentence.
-    for name in ("py4j", "DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+    # py4j's modules log whatever a callback raises with its stack; the landing reports it in one sentence.
+    logging.getLogger("py4j").propagate = False
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).disabled = True
     scratch = Path(tempfile.mkdtemp(prefix="tidegate-scratch-", dir=options.temp_dir))
     jars = [str(jar) for jar in options.jars]

@@ -1,5 +1,7 @@
 """Exactly once, whatever is done to checkpoint, process and records between two starts."""
 
+import logging
+from io import StringIO
 from typing import Any
 
 import pytest
@@ -40,6 +42,9 @@ def test_a_crash_between_the_two_tables_loses_no_dead_letter(
 ) -> None:
     from streaming.land import Landing
 
+    log = StringIO()
+    logging.getLogger().addHandler(logging.StreamHandler(log))
+
     def crash(self: Landing, batch: Any, conflicts: Any) -> None:
         message = "killed here"
         raise RuntimeError(message)
@@ -48,6 +53,7 @@ def test_a_crash_between_the_two_tables_loses_no_dead_letter(
         patched.setattr(Landing, "_land_dead_letters", crash)
         with pytest.raises(Exception, match="killed here"):
             lander.land(record(1), dead_letter(2), b"poison")
+    assert "killed here" not in log.getvalue(), "who runs the query reports it, in one sentence"
     assert lander.versions() == {"readings": 1, "dead_letters": 0, "duplicates": 0}
     lander.forget_checkpoint()
     lander.land()
