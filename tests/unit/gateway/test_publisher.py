@@ -1,6 +1,8 @@
 """The publisher without a broker: what it does while nobody answers."""
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from paho.mqtt.packettypes import PacketTypes
@@ -12,13 +14,22 @@ from gateway.gateway_settings import MqttSettings
 from ingest.contract.errors import ConfigError
 
 
-def test_a_stop_ends_the_wait_for_a_full_window() -> None:
+def test_a_stop_ends_the_wait_for_a_full_window(
+    wait_until: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     stop = threading.Event()
     publisher = Publisher(MqttSettings(port=1), client_id="p", window=1, stop=stop)
     assert publisher.publish("t", b"kept for the next connection")
-    answers: list[bool] = []
+    looks, answers, acquire = list[Any](), list[bool](), publisher._slots.acquire
+
+    def look(**how: Any) -> bool:
+        looks.append(how)
+        return acquire(**how)
+
+    monkeypatch.setattr(publisher._slots, "acquire", look)
     waiting = threading.Thread(target=lambda: answers.append(publisher.publish("t", b"too many")), daemon=True)
     waiting.start()
+    wait_until(lambda: len(looks) > 1 or answers, what="a second look at the full window")
     assert answers == []
     stop.set()
     waiting.join(10)

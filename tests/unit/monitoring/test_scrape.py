@@ -115,6 +115,7 @@ def test_many_slow_clients_end_their_own_connections_only(
     finally:
         for connection in slow:
             connection.close()
+        wait_until(lambda: not exporter._server._began, what="the ends of all connections")
         exporter.close()
     assert capfd.readouterr().err == ""
 
@@ -147,7 +148,7 @@ def test_an_exporter_names_no_software_and_takes_no_other_method(registry: Colle
 
 
 def test_a_scraper_that_gives_up_leaves_no_traceback(
-    registry: CollectorRegistry, capfd: pytest.CaptureFixture[str]
+    registry: CollectorRegistry, wait_until: Callable[..., Any], capfd: pytest.CaptureFixture[str]
 ) -> None:
     many = Gauge("tidegate_many", "More than a socket holds.", ["n"], registry=registry)
     for n in range(20_000):
@@ -158,6 +159,7 @@ def test_a_scraper_that_gives_up_leaves_no_traceback(
             scraper.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             scraper.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         assert scrape(f"http://127.0.0.1:{exporter.port}/metrics", timeout_seconds=30) is not None
+        wait_until(lambda: not exporter._server._began, what="the ends of both connections")
     finally:
         exporter.close()
     assert capfd.readouterr().err == ""

@@ -12,6 +12,20 @@ from streaming.batches import BatchRunner
 ROWS: Any = None
 
 
+class NotedLock:
+    """The lock of a runner; `asked` is set once somebody asks for it."""
+
+    def __init__(self, lock: Any) -> None:
+        self._lock, self.asked = lock, threading.Event()
+
+    def __enter__(self) -> None:
+        self.asked.set()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class Scripted(BatchRunner):
     """Notes the batches; `hold` keeps one in hand until it is set."""
 
@@ -35,9 +49,12 @@ def test_a_stop_waits_for_the_batch_in_hand_and_refuses_the_next(wait_until: Cal
     writing = threading.Thread(target=batches, args=(ROWS, 1))
     writing.start()
     wait_until(lambda: batches.began == [1])
+    busy: Any = NotedLock(batches._busy)
+    batches._busy = busy
     stopping = threading.Thread(target=batches.stop)
     stopping.start()
-    assert stopping.is_alive()
+    assert busy.asked.wait(30)
+    assert stopping.is_alive() and not batches._stopping
     batches.hold.set()
     stopping.join(30)
     assert batches.done == [1]
