@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -178,15 +178,16 @@ def test_the_memory_of_servers_is_a_sum_whatever_their_names_are() -> None:
             each.communicate("\n")
 
 
-def test_a_broker_that_was_started_again_is_still_the_broker(tmp_path: Path) -> None:
+def test_a_broker_that_was_started_again_is_still_the_broker(tmp_path: Path, wait_until: Callable[..., Any]) -> None:
     process = ServerProcess(tmp_path / "log")
     pids = LivePids({"broker_1": process})
     sampler = ResourceSampler(folder=tmp_path, brokers=pids)
     assert (dict(pids), len(pids)) == ({}, 0)
     try:
         seen = list[int]()
-        for _ in range(2):
-            process.spawn([sys.executable, "-c", "import time; time.sleep(600)"])
+        for count in (1, 2):
+            process.spawn([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"])
+            wait_until(lambda count=count: process.log().count("up") == count, what="the program being loaded")
             seen.append(pids["broker_1"])
             assert sampler.look().gauges["broker_1_rss_mb"] > 0
             process.kill()

@@ -14,7 +14,9 @@ import psutil
 import pytest
 
 from deploy.bench.temporary import MARK, PREFIX, clear_orphans, own_folder, signed_folder
+from deploy.demo.part_faults import belongs_to_run
 from deploy.local.runfile import RunFile
+from deploy.testbed.server_process import stop_child
 from tests.support.processes import runs
 
 SLEEPER = "import time; time.sleep(600)"
@@ -86,12 +88,14 @@ def test_the_next_benchmark_removes_what_a_killed_one_left_and_nothing_else(
             with own_folder() as folder:
                 assert killed.left() == [] and not killed.folder.exists()
                 assert len(lives.left()) == 2 and lives.folder.exists() and folder.exists()
+            # What was sent to it before is delivered first.
+            stop_child(looks.pid)
             assert looks.poll() is None
         finally:
             looks.kill()
 
 
-def test_a_run_whose_parts_carry_its_id_alone_is_ended(tmp_path: Path) -> None:
+def test_a_run_whose_parts_carry_its_id_alone_is_ended(tmp_path: Path, wait_until: Callable[..., Any]) -> None:
     folder = tmp_path / f"{PREFIX}left"
     (folder / "data").mkdir(parents=True)
     (folder / "owner.json").write_text(json.dumps({"pid": 2**22 + 1, "started_at": 1.0}))
@@ -99,6 +103,7 @@ def test_a_run_whose_parts_carry_its_id_alone_is_ended(tmp_path: Path) -> None:
     mark = {**os.environ, "TIDEGATE_RUN_ID": f"run-{tmp_path}"}
     with subprocess.Popen([sys.executable, "-c", SLEEPER], env=mark) as part:
         try:
+            wait_until(lambda: belongs_to_run(part.pid, f"run-{tmp_path}"), what="the mark in its environment")
             assert clear_orphans(tmp_path) == [folder]
             assert part.poll() is not None
         finally:

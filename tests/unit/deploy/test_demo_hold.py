@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from deploy.demo.part_faults import belongs_to_run, crash_part, hang_part
+from deploy.testbed.server_process import stop_child
 from ingest.contract.errors import UnavailableError
 
 FOREVER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
@@ -91,12 +92,19 @@ def test_a_killed_demonstration_leaves_nothing_hanging(
     wait_until(lambda: state(part.pid) != psutil.STATUS_STOPPED, what="going on")
 
 
-def test_a_process_of_somebody_else_is_never_touched(start: Start) -> None:
-    stranger = start()
+def test_a_process_of_somebody_else_is_never_touched(start: Start, wait_until: Callable[..., Any]) -> None:
+    stranger, asked = start(), list[int]()
+
+    def pid_now() -> int:
+        asked.append(stranger.pid)
+        return stranger.pid
+
     with pytest.raises(UnavailableError, match="not part of this run"), hang_part(stranger.pid, "another run"):
         pass
-    with crash_part(lambda: stranger.pid, "another run"):
-        pass
+    with crash_part(pid_now, "another run"):
+        wait_until(lambda: len(asked) > 1, what="a whole look at it")
+    # What was sent to it before is delivered first.
+    stop_child(stranger.pid)
     assert stranger.poll() is None
     assert not belongs_to_run(None, "another run")
 

@@ -4,16 +4,20 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
-import psutil
 import pytest
 
+from deploy.demo.part_faults import belongs_to_run
 from deploy.local import down
 from deploy.local.guard import Guard, is_supervisor
 from deploy.local.runfile import DataLock, RunFile
+from deploy.testbed.server_process import stop_child
 from ingest.contract.errors import FatalError
+
+Wait = Callable[..., Any]
 
 FOREVER = [sys.executable, "-S", "-c", "import time; time.sleep(600)"]
 
@@ -25,19 +29,20 @@ def guard() -> Iterator[Guard]:
     made.end()
 
 
-def test_only_the_parent_of_the_runs_guard_is_its_supervisor(guard: Guard) -> None:
-    assert is_supervisor(os.getpid(), guard._run_id)
+def test_only_the_parent_of_the_runs_guard_is_its_supervisor(guard: Guard, wait_until: Wait) -> None:
+    # The guard's command line can be read once its program is loaded.
+    wait_until(lambda: is_supervisor(os.getpid(), guard._run_id))
     assert not is_supervisor(os.getpid(), uuid.uuid4().hex)
     assert not is_supervisor(1, guard._run_id)
 
 
-def test_a_guard_that_was_killed_is_started_anew(guard: Guard) -> None:
+def test_a_guard_that_was_killed_is_started_anew(guard: Guard, wait_until: Wait) -> None:
     first = guard._process
     first.kill()
     first.wait()
     guard.watch()
     assert guard._process.pid != first.pid
-    assert is_supervisor(os.getpid(), guard._run_id)
+    wait_until(lambda: is_supervisor(os.getpid(), guard._run_id))
 
 
 def test_down_never_signals_the_process_that_got_an_old_supervisors_pid(
@@ -50,6 +55,8 @@ def test_down_never_signals_the_process_that_got_an_old_supervisors_pid(
         RunFile(run_id=uuid.uuid4().hex, pid=stranger.pid, started_at=0.0).write(tmp_path)
         with pytest.raises(FatalError, match=rf"not by pid {stranger.pid}"):
             down.stop_run(tmp_path, notify=lambda line: None)
+        # What was sent to it before is delivered first.
+        stop_child(stranger.pid)
         assert stranger.poll() is None
     finally:
         lock.release()
@@ -57,13 +64,12 @@ def test_down_never_signals_the_process_that_got_an_old_supervisors_pid(
         stranger.wait()
 
 
-def test_down_clears_up_after_all_runs_that_were_killed(tmp_path: Path) -> None:
+def test_down_clears_up_after_all_runs_that_were_killed(tmp_path: Path, wait_until: Wait) -> None:
     ids = [uuid.uuid4().hex, uuid.uuid4().hex]
     left = [subprocess.Popen(FOREVER, env={**os.environ, "TIDEGATE_RUN_ID": run_id}) for run_id in ids]
     try:
         for process, run_id in zip(left, ids, strict=True):
-            # Its mark can be read once the program is loaded.
-            assert psutil.Process(process.pid).environ().get("TIDEGATE_RUN_ID") in (run_id, None)
+            wait_until(lambda pid=process.pid, run_id=run_id: belongs_to_run(pid, run_id), what="the mark")
         RunFile(run_id=ids[1], pid=1, started_at=0.0, recovers=[ids[0]]).write(tmp_path)
         assert down.stop_run(tmp_path, notify=lambda line: None)["killed"] == 2
     finally:

@@ -12,10 +12,12 @@ from typing import Any
 import psutil
 import pytest
 
+from deploy.demo.part_faults import belongs_to_run
 from deploy.local import part as part_module
 from deploy.local.guard import RUN_ID, find_marked_processes, kill_marked
 from deploy.local.part import SILENT_SINCE, Part, PartSpec, backoff_seconds
 from deploy.local.run_plan import reports_hang
+from deploy.testbed.server_process import stop_child
 from monitoring.scrape import SILENT
 from tests.support.processes import runs
 
@@ -280,12 +282,16 @@ def test_the_guard_clears_up_after_a_killed_supervisor(wait_until: Wait) -> None
     wait_until(lambda: not find_marked_processes(run_id), what="the end of the run's processes")
 
 
-def test_processes_of_another_run_are_spared() -> None:
+def test_processes_of_another_run_are_spared(wait_until: Wait) -> None:
     mine, other = uuid.uuid4().hex, uuid.uuid4().hex
     children = [subprocess.Popen(FOREVER, env={**os.environ, RUN_ID: run_id}) for run_id in (mine, other)]
     try:
+        for child, run_id in zip(children, (mine, other), strict=True):
+            wait_until(lambda child=child, run_id=run_id: belongs_to_run(child.pid, run_id), what="the mark")
         assert kill_marked(mine) == 1
         children[0].wait(10)
+        # What was sent to it before is delivered first.
+        stop_child(children[1].pid)
         assert children[1].poll() is None
     finally:
         for child in children:

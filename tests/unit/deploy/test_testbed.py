@@ -8,7 +8,7 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from deploy.testbed.budget import NODE_DISK_MB, ClusterBudget, check_budget
 from deploy.testbed.cluster import KafkaCluster
 from deploy.testbed.cluster_layout import LAYOUT_FILE, ClusterRequest, hold_folder, new_layout, read_layout
 from deploy.testbed.node import node_profile
-from deploy.testbed.server_process import ProcessIdentity, ServerProcess, find_process
+from deploy.testbed.server_process import ProcessIdentity, ServerProcess, find_process, stop_child
 from deploy.testbed.zookeeper import ZooKeeper, make_users
 from ingest.contract.errors import ConfigError, UnavailableError
 
@@ -330,9 +330,10 @@ def test_a_server_that_runs_is_not_started_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def sleeper(tmp_path: Path) -> Iterator[ServerProcess]:
+def sleeper(tmp_path: Path, wait_until: Callable[..., Any]) -> Iterator[ServerProcess]:
     process = ServerProcess(tmp_path / "log")
-    process.spawn([sys.executable, "-c", "import sys; sys.stdin.read(); import time; time.sleep(600)"])
+    process.spawn([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"])
+    wait_until(lambda: process.log() == "up\n", what="the program being loaded")
     yield process
     process.kill()
 
@@ -355,6 +356,8 @@ def test_a_process_with_the_same_id_and_another_start_is_left_alone(tmp_path: Pa
             assert not reused.alive
             reused.kill()
             reused.end(1)
+            # What was sent to it before is delivered first.
+            stop_child(stranger.pid)
             assert stranger.poll() is None
         finally:
             stranger.kill()
