@@ -68,11 +68,12 @@ def test_a_standby_is_healthy_without_a_session_and_continues_the_epochs_of_the_
     scripted_broker.pump = lambda: None
     thread = threading.Thread(target=rig.service.run, args=(rig.stop,))
     thread.start()
-    wait_until(lambda: rig.service.status()["state"] == "standby", what="the standby")
+    # Of all that a standby shows this metric is set last.
+    wait_until(lambda: rig.metric("tidegate_gateway_connected") == 1, what="a standby, which needs no session")
+    assert rig.service.status()["state"] == "standby"
     assert rig.service.healthy() == (True, "standby: process there/1 holds the lease of gateway gw-1")
     assert not rig.service.is_active()
     assert rig.metric("tidegate_gateway_standby_waiting") == 1
-    assert rig.metric("tidegate_gateway_connected") == 1, "it needs no session"
     say(rig.log, record("there/1/b", term=3, beat=2, epoch=LATER, released=True))
     link = scripted_broker.accept()
     link.handshake()

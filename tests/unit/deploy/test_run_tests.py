@@ -127,7 +127,7 @@ def test_a_signal_ends_all_processes_and_their_services(start: Any, tmp_path: Pa
     assert "\nInterrupted; " in said
     begun = {path.name.partition("-")[2] for path in tmp_path.glob("begun-*")}
     assert {path.name.partition("-")[2] for path in tmp_path.glob("ended-*")} == begun, said
-    assert not any(map(runs, map(int, begun)))
+    wait_until(lambda: not any(map(runs, map(int, begun))), what="the end of their services")
 
 
 def test_with_too_little_memory_one_process_waits_for_the_other(start: Any, tmp_path: Path) -> None:
