@@ -4,6 +4,7 @@ A reader follows the records of the gateways in Kafka meanwhile.
 """
 
 import contextlib
+import math
 import random
 import threading
 import time
@@ -114,6 +115,7 @@ def _run_fault(
         results = []
         for protocol, gateway in zip(PROTOCOLS, scene.gateways, strict=True):
             verdict = _settle(scene, readers[gateway.name])
+            connections = gateway.metric("tidegate_gateway_connections_total")
             results.append(
                 {
                     **common,
@@ -122,9 +124,7 @@ def _run_fault(
                     "unacknowledged": 0 if acknowledged else len(scene.load.sent) - len(scene.load.acknowledged),
                     "recovery_s": recovered[gateway.name],
                     "peak_rss_mb": round(peaks[gateway.name], 1),
-                    "connections": None
-                    if fault.restarts
-                    else int(gateway.metric("tidegate_gateway_connections_total")),
+                    "connections": None if fault.restarts or math.isnan(connections) else int(connections),
                     "examples": verdict.examples,
                 }
             )

@@ -1,6 +1,7 @@
 """Test bed of a fault: a broker, a Kafka and gateways as separate processes on loopback, with all files in one folder."""
 
 import contextlib
+import math
 import secrets
 import sys
 import urllib.request
@@ -51,11 +52,11 @@ class GatewayProcess(ServerProcess):
         return False
 
     def metric(self, name: str) -> float:
-        """A metric's sum over its labels; 0 where it does not answer or has none."""
+        """A metric's sum over its labels; 0 where it has none, NaN, which equals no number, where it does not answer."""
         with contextlib.suppress(OSError):
             lines = self._get("metrics", 20.0).splitlines()
             return sum(float(line.split()[-1]) for line in lines if line.split("{")[0].split(" ")[0] == name)
-        return 0.0
+        return math.nan
 
     def _get(self, path: str, seconds: float) -> str:
         url = f"http://127.0.0.1:{self.settings.monitoring.gateway_port}/{path}"

@@ -1,5 +1,6 @@
-"""A process that is held stands still with all of its threads before the next step is taken."""
+"""A process that is held stands still with all of its threads before the next step is taken; silence is no figure."""
 
+import math
 import os
 import signal
 import subprocess
@@ -7,8 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from deploy.chaos.testbed import GatewayProcess
+from deploy.local.ports import choose_port
+from deploy.settings import Settings
 from deploy.testbed.server_process import stop_child
+from monitoring.exporter import Exporter
 
 BUSY = """
 import threading, time
@@ -39,3 +45,13 @@ def states(pid: int) -> list[str]:
     """T for each thread that stands still."""
     found = (Path(f"/proc/{pid}/task/{each}/stat").read_text() for each in os.listdir(f"/proc/{pid}/task"))
     return [text.rsplit(")", 1)[1].split()[0] for text in found]
+
+
+def test_a_gateway_that_does_not_answer_has_no_figure(tmp_path: Path, registry: CollectorRegistry) -> None:
+    """A test that awaits 0 in flight must not be content with a gateway that is away."""
+    port, _ = choose_port(0)
+    gateway = GatewayProcess(tmp_path, Settings.model_validate({"monitoring": {"gateway_port": port}}))
+    assert math.isnan(gateway.metric("tidegate_gateway_inflight_messages"))
+    exporter = Exporter(registry, port=port, healthy=lambda: (True, ""))
+    assert gateway.metric("tidegate_gateway_inflight_messages") == 0
+    exporter.close()
