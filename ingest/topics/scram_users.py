@@ -22,6 +22,8 @@ PAUSE_SECONDS: Final = 0.05
 def set_scram_users(settings: KafkaSettings, passwords: Mapping[str, str]) -> None:
     """Make these users, or give existing ones these passwords; returns when Kafka shows them, after five seconds at the latest.
 
+    Kafka shows the name of a user and not which password it knows. So a login may still meet the former password for a moment.
+
     Args:
         settings: the cluster, with a user who may change it (ALTER on the cluster).
         passwords: password by name of the user. The password itself is not sent, only what SCRAM keeps of it.

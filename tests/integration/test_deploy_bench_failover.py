@@ -40,8 +40,12 @@ def test_all_goes_on_without_the_leader_of_the_quorum(tmp_path: Path, wait_until
         assert 0 < found["first_produce_ms"] <= found["all_partitions_ms"]
         assert found["least_in_sync"] == 2
         assert found["full_isr_ms"] > 0 and found["new_topic_ms"] > 0
-        left = partition_counts(admin_client(cluster.settings), cluster.settings)
-        assert not [name for name in left if name.startswith(LOAD.topic)]
+
+        def left() -> list[str]:
+            counts = partition_counts(admin_client(cluster.settings), cluster.settings)
+            return [name for name in counts if name.startswith(LOAD.topic)]
+
+        wait_until(lambda: not left(), what="the end of its topics")
 
 
 @pytest.mark.chaos

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from ingest.contract.errors import RetryableError, UnavailableError
 from ingest.kafka_settings import KafkaSettings
 from ingest.read.browse import BrowseRequest, browse_topic, partition_of_key
+from ingest.topics.offsets import end_offsets
 from tests.support.servers import make_topics
 
 PARTITIONS = 3
@@ -207,7 +208,7 @@ class TestRecords:
         assert look.older is not None
 
     def test_holes_of_compaction_and_transactions_and_empty_partitions(
-        self, settings: KafkaSettings, topic: str, admin: AdminClient
+        self, settings: KafkaSettings, topic: str, admin: AdminClient, wait_until: Callable[..., Any]
     ) -> None:
         assert browse_topic(settings, BrowseRequest(topic)).records == ()
         producer = Producer({"bootstrap.servers": settings.bootstrap_servers, "transactional.id": topic})
@@ -217,6 +218,8 @@ class TestRecords:
             producer.begin_transaction()
             producer.produce(topic, b"%d" % number, partition=1)
             producer.commit_transaction(60)
+        # The coordinator writes the last marker after it has answered.
+        wait_until(lambda: end_offsets(settings, topic)[1] == 16, what="the transactions' markers")
         assert numbers(browse_topic(settings, BrowseRequest(topic, limit=5))) == [7, 6, 5, 4, 3]
         assert numbers(browse_topic(settings, BrowseRequest(topic, "oldest", limit=5))) == [4, 3, 2, 1, 0]
         assert numbers(browse_topic(settings, BrowseRequest(topic, partition=1))) == list(range(7, -1, -1))
