@@ -17,7 +17,10 @@ SETTLED: Final = ("ready", "done")
 
 
 class Checklist:
-    """Shows snapshots of the parts: `{name: {state, since, detail, seconds}}`."""
+    """Shows snapshots of the parts: `{name: {state, since, detail, seconds, last_end}}`.
+
+    Without a terminal it prints each end of a part, also one whose restart began and ended between two snapshots.
+    """
 
     def __init__(self, stream: IO[str], *, tty: bool | None = None, silence_seconds: float = SILENCE_SECONDS) -> None:
         self._silence_seconds = silence_seconds
@@ -26,6 +29,7 @@ class Checklist:
         self._drawn = 0
         self._spin = 0
         self._seen: dict[str, str] = {}
+        self._ends: dict[str, Any] = {}
         self._spoke_at = 0.0
 
     def show(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
@@ -37,14 +41,18 @@ class Checklist:
 
     def skip(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
         """Take note of how the parts stand without showing it: only changes from here on are news."""
-        self._seen = {name: _told(part) for name, part in parts.items()}
+        self._seen = {name: part["state"] for name, part in parts.items()}
+        self._ends = {name: part.get("last_end") for name, part in parts.items()}
 
     def _append(self, parts: Mapping[str, Mapping[str, Any]]) -> None:
         for name, part in parts.items():
-            told = _told(part)
-            if told != self._seen.get(name) and part["state"] not in ("waiting", "starting", "stopping"):
+            state, end = part["state"], part.get("last_end")
+            if end is not None and end != self._ends.get(name):
+                self._say(_line(name, {**part, "state": "restarting", "detail": end[1]}, "!!"))
+                self._ends[name], self._seen[name] = end, "restarting"
+            if state != self._seen.get(name) and state not in ("waiting", "starting", "stopping", "restarting"):
                 self._say(_line(name, part, _mark(part, "")))
-            self._seen[name] = told
+            self._seen[name] = state
         open_parts = [_still(name, part) for name, part in parts.items() if part["state"] == "starting"]
         if open_parts and time.monotonic() - self._spoke_at >= self._silence_seconds:
             self._say(f"  ..  still starting: {', '.join(open_parts)}")
@@ -72,11 +80,6 @@ class Checklist:
 def _still(name: str, part: Mapping[str, Any]) -> str:
     detail = f": {part['detail']}" if part["detail"] else ""
     return f"{name} ({_age(part):.0f} s{detail})"
-
-
-def _told(part: Mapping[str, Any]) -> str:
-    """Return the part of a state that makes a new line worth printing: a detail that only counts on does not."""
-    return f"{part['state']} {part['detail'] if part['state'] == 'restarting' else ''}"
 
 
 def _mark(part: Mapping[str, Any], spinner: str) -> str:

@@ -65,7 +65,10 @@ class PartSpec:
 
 
 class Part:
-    """The life of one part; all attributes may be read from other threads."""
+    """The life of one part; all attributes may be read from other threads.
+
+    `last_end` is the number of the last end after which it starts again, and the words of it; None before the first.
+    """
 
     def __init__(self, spec: PartSpec, *, environment: dict[str, str], log: Path, cwd: Path) -> None:
         self.spec = spec
@@ -74,6 +77,7 @@ class Part:
         self.detail = ""
         self.pid: int | None = None
         self.restarts = 0
+        self.last_end: tuple[int, str] | None = None
         self.first_ready_seconds: float | None = None
         self.was_ready = threading.Event()
         self.log = log
@@ -116,7 +120,9 @@ class Part:
             if self._final:
                 return self._enter("failed", cause)
             vain = 1 if self._stable else vain + 1
-            self._enter("restarting", f"{cause}; starts again in {backoff_seconds(vain):g} s")
+            words = f"{cause}; starts again in {backoff_seconds(vain):g} s"
+            self.last_end = (self.restarts + 1, words)
+            self._enter("restarting", words)
             self._stop.wait(backoff_seconds(vain))
             self.restarts += 1
         if self.state != "done":

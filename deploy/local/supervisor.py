@@ -107,6 +107,7 @@ class Supervisor:
                 "seconds": part.first_ready_seconds,
                 "pid": part.pid,
                 "restarts": part.restarts,
+                "last_end": part.last_end,
             }
             for name, part in self._parts.items()
         }

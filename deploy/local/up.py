@@ -253,11 +253,12 @@ def _watch(supervisor: Supervisor, shown: _Shown, stop: threading.Event) -> None
     if stop.is_set():
         return
     supervisor.tick()
-    checklist.show(supervisor.parts())
+    parts = supervisor.parts()
+    checklist.show(parts)
     shown.announce()
     # From here on only changes are printed, line by line.
     changes = Checklist(sys.stderr, tty=False, silence_seconds=15.0)
-    changes.skip(supervisor.parts())
+    changes.skip(parts)
     while not stop.wait(DRAW_SECONDS):
         supervisor.tick()
         changes.show(supervisor.parts())

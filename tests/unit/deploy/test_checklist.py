@@ -12,8 +12,8 @@ from deploy.local.logs import follow_lines, last_lines, rotate
 
 
 def part(state: str, detail: str = "", *, age: float = 0.0, seconds: float | None = None) -> dict[str, Any]:
-    since = time.time() - age
-    return {"state": state, "since": since, "detail": detail, "seconds": seconds, "pid": None, "restarts": 0}
+    end = (1, detail) if state == "restarting" else None
+    return {"state": state, "since": time.time() - age, "detail": detail, "seconds": seconds, "last_end": end}
 
 
 def test_without_a_terminal_each_change_is_one_line() -> None:
@@ -48,9 +48,22 @@ def test_after_the_start_only_changes_are_news() -> None:
     shown.skip({"kafka": part("ready"), "topics": part("done")})
     shown.show({"kafka": part("ready"), "topics": part("done")})
     assert out.getvalue() == ""
-    shown.show({"kafka": part("restarting", "killed by SIGKILL"), "topics": part("done")})
-    shown.show({"kafka": part("ready"), "topics": part("done")})
+    killed = part("restarting", "killed by SIGKILL")
+    for kafka in (killed, killed, {**part("ready"), "last_end": killed["last_end"]}):
+        shown.show({"kafka": kafka, "topics": part("done")})
     assert [line.split()[:2] for line in out.getvalue().splitlines()] == [["!!", "kafka"], ["ok", "kafka"]]
+
+
+def test_a_restart_between_two_looks_is_news() -> None:
+    """A slow supervisor looks again when the part is ready: why it ended must be in the log all the same."""
+    out = io.StringIO()
+    shown = Checklist(out, tty=False)
+    shown.skip({"kafka": part("ready")})
+    for end in ((1, "killed by SIGKILL"), (1, "killed by SIGKILL"), (2, "killed by SIGKILL")):
+        shown.show({"kafka": {**part("ready"), "last_end": end}})
+    lines = out.getvalue().splitlines()
+    assert [line.split()[:2] for line in lines] == [["!!", "kafka"], ["ok", "kafka"]] * 2
+    assert lines[0].endswith("killed by SIGKILL")
 
 
 def test_a_part_that_hangs_is_news() -> None:

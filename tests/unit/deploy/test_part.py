@@ -92,10 +92,12 @@ def test_a_killed_part_starts_again(make_part: Callable[..., Part], wait_until: 
 
 def test_the_cause_of_a_restart_is_told_and_the_wait_doubles(make_part: Callable[..., Part], wait_until: Wait) -> None:
     code = "import sys; print('no room left'); sys.exit(3)"
-    entered = followed(make_part([sys.executable, "-S", "-c", code], ready=lambda: (False, "")))
+    part = make_part([sys.executable, "-S", "-c", code], ready=lambda: (False, ""))
+    entered = followed(part)
     wait_until(lambda: len(back_offs(entered)) >= 2, what="the second back-off")
     cause = "ended with exit code 3 (no room left); starts again"
     assert back_offs(entered)[:2] == [f"{cause} in 0.5 s", f"{cause} in 1 s"]
+    assert part.last_end == (2, f"{cause} in 1 s")
 
 
 def test_a_part_that_is_never_ready_keeps_the_longest_back_off() -> None:
