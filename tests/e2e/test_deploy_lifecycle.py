@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from deploy.local.prometheus_servers import WATCHERS
+from deploy.local.runfile import read_state
+
 pytestmark = pytest.mark.promise("P1")
 
 SIZE_MB = 256
@@ -85,9 +88,11 @@ def test_a_second_instance_lives_and_ends_beside_the_first(
 
     # Twice in a row on the same data, over what the killed run left, which once read as if it were ready already.
     second.up("--wait", "--no-fleet")
-    assert second.ready()
-    again = second.run
-    assert again.run_id != killed.run_id
+    again, state = second.run, read_state(second.data)
+    assert again.run_id == state["run_id"] != killed.run_id
+    were_ready = {name for name, part in state["parts"].items() if part["seconds"] is not None}
+    assert were_ready >= set(state["parts"]) - set(WATCHERS), "it returned before each part had been ready once"
+    wait_until(second.ready, seconds=300, what="the run being ready")
     second.tidegate("down")
     assert second.left_behind(again) == []
     assert {entry.name for entry in second.data.parent.iterdir()} == {second.data.name, second.config.name}

@@ -125,7 +125,7 @@ def test_prometheus_scrapes_every_part_and_no_rule_fails(pipeline: Any, wait_unt
     rules = wait_until(judged, seconds=120, what="every rule being evaluated")
     assert [rule["name"] for rule in rules if rule["health"] != "ok"] == []
     assert {"TidegateWatchdog", "TidegateFreshnessBudgetBurns"} <= {rule["name"] for rule in rules}
-    assert snapshot(pipeline)["prometheus"]["up"] is True
+    wait_until(lambda: snapshot(pipeline)["prometheus"]["up"] is True, what="the monitor seeing Prometheus")
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(5, marks=pytest.mark.chaos)])

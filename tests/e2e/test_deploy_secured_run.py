@@ -33,8 +33,8 @@ def test_a_secured_run_works_whole_and_stays_secured(
     assert (report["unaccounted"], report["duplicate_rows"], report["order_violations"]) == (0, 0, 0), report
     assert set(fleet.acknowledged()) <= run.stored_messages(fleet.boot)
 
-    status = run.status()
-    assert status["ready"] and set(status["parts"]) >= {"gateway", "stream", "canary", "monitor", "fleet"}
+    status = wait_until(lambda: (seen := run.status())["ready"] and seen, seconds=300, what="the run being ready")
+    assert set(status["parts"]) >= {"gateway", "stream", "canary", "monitor", "fleet"}
     assert not [alert for alert in status["alerts"] if alert["part"] in ("kafka", "broker")], status["alerts"]
     for command in (("topics", "ls"), ("groups", "ls"), ("dlq", "ls")):
         run.tidegate(*command)
