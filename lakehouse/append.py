@@ -102,7 +102,10 @@ class Appender:
 
 
 class Append:
-    """One transaction: `write` (again, to replace), `read_back`, then `commit`; leaving the block discards the rest."""
+    """One transaction: `write` (again, to replace), `read_back`, then `commit`; leaving the block discards the rest.
+
+    `committed` is the version that `commit` made, None before.
+    """
 
     def __init__(self, appender: Appender, transaction: Any) -> None:
         self._appender = appender
@@ -110,8 +113,14 @@ class Append:
         self._files: Any = None
         self._removed: dict[str, DataFile] = {}
         self.paths: list[str] = []
+        self.committed: int | None = None
         self._held: int | None = snapshot_checkpoint(transaction.snapshot())
         appender.holds.begin(self._held)
+
+    @property
+    def uri(self) -> str:
+        """Place of the table."""
+        return self._appender.uri
 
     @property
     def version(self) -> int:
@@ -130,9 +139,10 @@ class Append:
 
     def write(self, rows: "DataFrame") -> None:
         """Write the rows as data files, in the order of the frame's partitions; replaces an earlier `write`."""
+        # The earlier files stay until now: the rows may be made of them.
+        files = self._transaction.writeFiles(rows._jdf)
         self.discard()
-        self._files = self._transaction.writeFiles(rows._jdf)
-        self.paths = [unquote(self._files.apply(i).path()) for i in range(self._files.size())]
+        self._files, self.paths = files, [unquote(files.apply(i).path()) for i in range(files.size())]
 
     @property
     def row_count(self) -> int:
@@ -169,7 +179,7 @@ class Append:
             transaction = self._appender.transaction() if fresh else self._transaction
             told = user_metadata if isinstance(user_metadata, str) else user_metadata()
             operation = self._appender.operation(told)
-            version = int(transaction.commit(sequence, operation))
+            version = self.committed = int(transaction.commit(sequence, operation))
         if self._appender.fsync:
             sync_files(self._appender.folder, [log_name(version)])
         return version

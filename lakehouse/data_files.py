@@ -10,7 +10,7 @@ from lakehouse.paths import is_local
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["read_columns", "sync_files"]
+__all__ = ["read_columns", "sample_columns", "sync_files"]
 
 
 def sync_files(folder: Path, names: Iterable[str]) -> None:
@@ -36,6 +36,24 @@ def read_columns(uri: str, paths: Sequence[str], columns: Sequence[str]) -> "pa.
         for path in paths
     ]
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+
+
+def sample_columns(uri: str, paths: Sequence[str], columns: Sequence[str], most_rows: int) -> "pa.Table":
+    """Columns of the first rows of the data files at these paths, at most so many."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    filesystem = _filesystem(uri)
+    prefix = f"{uri.removeprefix('file:')}/" if filesystem is None else ""
+    found, left = [], most_rows
+    for path in paths:
+        file = pq.ParquetFile(_source(filesystem, prefix + path))
+        for batch in file.iter_batches(batch_size=most_rows, columns=list(columns), use_threads=False):
+            found.append(batch.slice(0, left))
+            left -= found[-1].num_rows
+            if left <= 0:
+                return pa.Table.from_batches(found)
+    return pa.Table.from_batches(found)
 
 
 def _filesystem(uri: str) -> Any:

@@ -6,6 +6,7 @@ same Python. Data files need no snapshot, because the caller has read the log al
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from lakehouse.changes import DataFile
 from lakehouse.paths import table_uri
@@ -14,7 +15,7 @@ from lakehouse.tables import Table, spark_ddl
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["local_rows", "rows_of"]
+__all__ = ["data_rows", "local_rows", "rows_of"]
 
 
 def local_rows(spark: "SparkSession", rows: Sequence[Sequence[Any]], ddl: str) -> "DataFrame":
@@ -36,7 +37,12 @@ def rows_of(spark: "SparkSession", root: str, table: Table, files: Iterable[Data
     Columns that a file does not have are null. Spark reads only the columns that are used. Without files the frame is empty.
     """
     uri = table_uri(root, table.name)
-    paths = [file.at(uri) for file in files]
+    return data_rows(spark, uri, table, [unquote(file.path) for file in files])
+
+
+def data_rows(spark: "SparkSession", uri: str, table: Table, paths: Sequence[str]) -> "DataFrame":
+    """Return the rows of the data files at these paths under a table, as `rows_of`; each has the hidden column `_metadata`."""
     if not paths:
         return local_rows(spark, (), spark_ddl(table))
-    return spark.read.schema(spark_ddl(table)).option("basePath", uri).parquet(*paths)
+    files = [f"{uri}/{path}" for path in paths]
+    return spark.read.schema(spark_ddl(table)).option("basePath", uri).parquet(*files)

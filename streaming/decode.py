@@ -166,7 +166,7 @@ CONFLICT_SCHEMA: Final = (
 def conflict_rows(decoded_rows: DataFrame, conflicts: DataFrame, landed: Column, topic: str = READINGS) -> DataFrame:
     """Rows of `dead_letters` for the records named in `conflicts` (CONFLICT_SCHEMA), with the record's bytes as payload."""
     records = decoded_rows.where((F.col("topic") == topic) & (F.col("position") == 0))
-    found = records.join(F.broadcast(conflicts), ["partition", "offset"])
+    found = records.join(conflicts, ["partition", "offset"])
     payload = F.col("raw_value")
     named = (
         "reason", "path", "got", "wanted", "device", "mqtt_topic", "received_at", "gateway", "partition", "offset",

@@ -18,11 +18,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ingest.contract.errors import FatalError
 from lakehouse.dataset import dataset_of
 from lakehouse.paths import table_uri
 from streaming.arrow_sql import ArrowSql
-from streaming.identity_snapshot import read_snapshot, write_snapshot
+from streaming.identity_snapshot import missing_file, read_snapshot, write_snapshot
 from streaming.landing_offsets import newest_mark
 from streaming.point_store import POINTS_LIMIT, PointStore
 
@@ -188,11 +187,7 @@ class DedupIndex:
                     self._add_points(chunk, day)
             self._learn_since(rows, since)
         except FileNotFoundError as error:
-            message = (
-                f"A data file of the table readings is missing ({error}). Run `tidegate repair` to see which rows are lost and "
-                "how to fix the table."
-            )
-            raise FatalError(message) from error
+            raise missing_file(error) from error
         self._base, self._recent = self._fold([self._base, *self._recent]), []
         self._join_points()
         if not self._whole:

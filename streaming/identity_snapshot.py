@@ -8,14 +8,27 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ingest.contract.errors import FatalError
 from streaming.point_store import PointFile
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["IdentitySnapshot", "read_snapshot", "write_snapshot"]
+__all__ = [
+    "PARTS_FOLDER",
+    "SNAPSHOT_FILE",
+    "IdentitySnapshot",
+    "missing_file",
+    "read_snapshot",
+    "saved_identities",
+    "write_snapshot",
+]
 
 logger = logging.getLogger("tidegate.streaming.snapshot")
+
+SNAPSHOT_FILE: Final = "_seen.parquet"
+PARTS_FOLDER: Final = "_identities"
+"""Saved identities under the root: the snapshot of the driver, and the parts of executors (streaming/executors/)."""
 
 _VERSION: Final = "3"
 _READABLE: Final = ("1", "2", "3")
@@ -86,3 +99,16 @@ def read_snapshot(path: Path, table_id: str) -> IdentitySnapshot | None:
     except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         logger.warning("cannot read the known identities in %s; building them again: %s", path, error)
         return None
+
+
+def saved_identities(root: Path) -> tuple[Path, ...]:
+    """Return what is saved of identities under a local root: it must go where commits of `readings` were lost."""
+    return tuple(path for path in (root / SNAPSHOT_FILE, root / PARTS_FOLDER) if path.exists())
+
+
+def missing_file(what: object) -> FatalError:
+    """Return the error of a start whose identities are in a data file that is gone."""
+    return FatalError(
+        f"A data file of the table readings is missing ({what}). Run `tidegate repair` to see which rows are lost and how to fix "
+        "the table."
+    )

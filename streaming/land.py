@@ -15,25 +15,21 @@ left out by their origin, so what the first run rejected stays rejected.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from ingest.contract.reasons import Reason
 from lakehouse import tables
 from lakehouse.append import Append, Appender
-from lakehouse.data_files import read_columns
-from lakehouse.frames import local_rows
 from streaming.batches import BatchRunner
 from streaming.checkpoint import Checkpoint
 from streaming.commit_marker import Marker
+from streaming.copy_check import CheckedBatch, CopyCheck
 from streaming.decode import (
-    CONFLICT_SCHEMA,
     IS_READING,
     LANDED_COLUMNS,
     conflict_rows,
@@ -42,22 +38,14 @@ from streaming.decode import (
     landed_at_sql,
     reading_rows,
 )
-from streaming.dedup_index import KEY_COLUMNS, DedupIndex
-from streaming.duplicate_comparator import COMPARED_COLUMNS, DuplicateComparator, load_recent, make_lookup
-from streaming.duplicate_rows import COPIED_COLUMNS, drop_landed_records, duplicate_rows, read_counted_duplicates
 from streaming.kafka_source import LandedTopics
 from streaming.landing_offsets import Mark, Offsets, behind, beyond, has_records, largest_offsets, record_count
 from streaming.landing_progress import LandingProgress
-from streaming.replay_filter import REPLAY_COLUMNS, ReplayFilter, make_replay_lookup
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["Landing"]
 
 SMALL_BATCH_RECORDS: Final = 50_000
 """Up to this number of records one task writes one file: a second task would cost a small batch more time than it saves."""
-_READ_BACK: Final = (*KEY_COLUMNS, "event_time", "received_at", "kafka_time", "gateway", "retained")
 
 
 class Projection:
@@ -105,7 +93,7 @@ class Landing(BatchRunner):
         spark: SparkSession,
         root: str,
         checkpoint: Checkpoint,
-        seen: DedupIndex,
+        check: CopyCheck,
         progress: LandingProgress,
         mirror: Callable[[Offsets], object],
         marks: dict[str, Mark | None],
@@ -120,7 +108,7 @@ class Landing(BatchRunner):
             spark: the session.
             root: root of the tables.
             checkpoint: checkpoint of the query.
-            seen: the stored identities.
+            check: finds the copies in a batch.
             progress: receives the events of the landing.
             mirror: receives the stored offsets after each batch.
             marks: the newest mark of each table.
@@ -130,29 +118,22 @@ class Landing(BatchRunner):
         """
         super().__init__()
         self.app = ""
-        self._checkpoint, self._seen, self._progress, self._mirror = checkpoint, seen, progress, mirror
+        self._checkpoint, self._check, self._progress, self._mirror = checkpoint, check, progress, mirror
         self._readings = Appender(spark, root, tables.READINGS, fsync=fsync)
         self._dead_letters = Appender(spark, root, tables.DEAD_LETTERS, fsync=fsync)
         self._duplicates = Appender(spark, root, tables.DUPLICATES, fsync=fsync)
         self._done = {name: _ends(mark) for name, mark in marks.items()}
         self._marked = largest_offsets(*(mark.ends for mark in marks.values() if mark is not None))
         self._position: Offsets | None = None
-        self._spark, self._root, self._topics = spark, root, topics
+        self._spark, self._topics = spark, topics
         self._rows = Projection(spark, IS_READING, LANDED_COLUMNS)
-        self._parallelism = spark.sparkContext.defaultParallelism
-        # The identities of a batch are learned while the Spark job of the next batch runs.
-        self._worker = ThreadPoolExecutor(1, "seen")
-        self._contents, self._replays = DuplicateComparator(make_lookup(root)), ReplayFilter(make_replay_lookup(root))
-        self._learning: Future[None] | None = self._worker.submit(load_recent, root, self._contents)
         self._landed_at: datetime | None = None
         self._marker, self._promised = marker, False
 
     def close(self) -> None:
         """Save what the next start needs; call it when the query has ended."""
-        self._await_learning()
-        self._worker.shutdown()
         self._marker.close()
-        self._seen.close(self._landed_at)
+        self._check.close(self._landed_at)
 
     def _write(self, rows: DataFrame, number: int) -> None:
         began = time.perf_counter()
@@ -176,7 +157,7 @@ class Landing(BatchRunner):
             landed, done = self._land_readings(batch)
             poison = landed < batch.count(self._topics.readings)
         if not done and (poison or batch.count(self._topics.dead_letters)):
-            self._land_dead_letters(batch, [])
+            self._land_dead_letters(batch, None)
 
     def _land_readings(self, batch: _Batch) -> tuple[int, bool]:
         """Land the readings; return the number of their records, and whether the batch's dead letters are committed already."""
@@ -187,75 +168,65 @@ class Landing(BatchRunner):
             self._progress.lap("write", began)
             if not append.paths:
                 return 0, False
-            written = append.read_back(_READ_BACK)
-            held = _record_total(written)
-            self._await_learning()
-            copies, refused = self._copies(batch, append, written), False
+            checked = self._check.check(append, self._counted_ends(batch))
             self._progress.lap("check")
-            letters = held < batch.count(self._topics.readings) or batch.count(self._topics.dead_letters) > 0
-            if copies.num_rows:
-                stores = written.num_rows > copies.num_rows
-                refused = self._refuse_conflicts(batch, append, copies, ("readings",) if stores else ())
-                later = "readings" if stores else "dead_letters" if letters and not refused else None
-                self._count_copies(batch, append, copies, (later,) if later else ())
-                rows = self._without(reading_rows(unlanded, landed_at(batch.began_at)), copies)
-                append.write(rows.coalesce(files))
-                if not append.paths:
-                    return held, refused
-                written = append.read_back(_READ_BACK)
-            paths, follows = append.paths, ("dead_letters",) if letters and not refused else ()
-            self._commit(append, batch, "readings", written.num_rows, began, follows)
+            try:
+                refused = self._land_checked(batch, append, checked, unlanded, files, began)
+            finally:
+                checked.close()
+        return checked.records, refused
+
+    def _land_checked(
+        self, batch: _Batch, append: Append, checked: CheckedBatch, unlanded: DataFrame, files: int, began: float
+    ) -> bool:
+        """Commit a checked batch without its copies; return whether the batch's dead letters are committed already."""
+        refused, readings = False, batch.count(self._topics.readings)
+        letters = checked.records < readings or batch.count(self._topics.dead_letters) > 0
+        if checked.copies:
+            stores = checked.rows > checked.copies
+            refused = self._refuse_conflicts(batch, checked, ("readings",) if stores else ())
+            later = "readings" if stores else "dead_letters" if letters and not refused else None
+            self._count_copies(batch, checked, (later,) if later else ())
+            rows = checked.without_copies(reading_rows(unlanded, landed_at(batch.began_at)))
+            append.write(rows.coalesce(files))
+            if not append.paths:
+                return refused
+            checked.rewritten()
+        paths, follows = append.paths, ("dead_letters",) if letters and not refused else ()
+        self._commit(append, batch, "readings", checked.rows, began, follows)
         self._landed_at = batch.began_at
-        self._learning = self._worker.submit(self._learn, written, paths, batch.began_at, time.time())
-        return held, refused
+        checked.committed(paths, batch.began_at, time.time())
+        return refused
 
-    def _copies(self, batch: _Batch, append: Append, written: "pa.Table") -> "pa.Table":
-        """Return the written rows that are stored already: row, partition, offset, position, replayed."""
-        import pyarrow.compute as pc
-
-        copies = self._seen.duplicates(written.select(KEY_COLUMNS))
-        ends = [(part, end) for topic, part, end in self._behind(batch, "duplicates") if topic == self._topics.readings]
-        if not ends and not pc.any(written["retained"]).as_py():
-            return copies
-        counted = read_counted_duplicates(self._root, written, ends) if ends else None
-        return self._replays.add_stored(append.read_back(REPLAY_COLUMNS), copies, counted)
-
-    def _learn(self, written: "pa.Table", paths: list[str], began_at: datetime, committed_at: float) -> None:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
-        self._progress.latency(written, began_at=began_at.timestamp(), committed_at=committed_at)
-        newest = pc.max(written["kafka_time"].cast(pa.timestamp("us", tz="UTC"))).as_py()
-        self._seen.add(written.select(KEY_COLUMNS), began_at, at=newest)
-        self._progress.identities(self._seen.figures)
-        self._contents.remember(read_columns(self._readings.uri, paths, COMPARED_COLUMNS))
-
-    def _refuse_conflicts(self, batch: _Batch, append: Append, copies: "pa.Table", follows: tuple[str, ...]) -> bool:
+    def _refuse_conflicts(self, batch: _Batch, checked: CheckedBatch, follows: tuple[str, ...]) -> bool:
         """Commit the batch's dead letters now if a copy differs from the stored row; return whether one does."""
-        refused, unchecked = self._contents.conflicts(append.read_back(COMPARED_COLUMNS), copies)
-        conflicts = sum(each["reason"] == Reason.CONFLICTING_DUPLICATE for each in refused)
-        self._progress.duplicates(copies.num_rows, conflicts=conflicts, unchecked=unchecked)
-        if refused:
-            self._land_dead_letters(batch, refused, follows)
-        return bool(refused)
+        found = checked.refusals()
+        self._progress.duplicates(checked.copies, conflicts=found.conflicts, unchecked=found.unchecked)
+        if found.letters is not None:
+            self._land_dead_letters(batch, found.letters, follows)
+        return found.letters is not None
 
-    def _count_copies(self, batch: _Batch, written: Append, copies: "pa.Table", follows: tuple[str, ...]) -> None:
+    def _count_copies(self, batch: _Batch, checked: CheckedBatch, follows: tuple[str, ...]) -> None:
         """Commit the records of the copies to `duplicates`, before `readings` gets the batch without them."""
         began = time.perf_counter()
-        rows = duplicate_rows(written.read_back(COPIED_COLUMNS), copies, batch.began_at)
-        rows = drop_landed_records(rows, self._topics.readings, self._behind(batch, "duplicates"))
-        if rows.num_rows:
+        counted = checked.duplicate_rows(batch.began_at, self._topics.readings, self._behind(batch, "duplicates"))
+        if counted is not None:
+            rows, count = counted
             with self._duplicates.begin() as append:
-                append.write(self._spark.createDataFrame(rows).coalesce(1))
-                self._commit(append, batch, "duplicates", rows.num_rows, began, follows)
+                append.write(rows.coalesce(1))
+                self._commit(append, batch, "duplicates", count, began, follows)
 
-    def _land_dead_letters(self, batch: _Batch, refused: list[dict[str, Any]], follows: tuple[str, ...] = ()) -> None:
+    def _counted_ends(self, batch: _Batch) -> list[tuple[int, int]]:
+        """Return the partitions of the readings in which `duplicates` reaches past the batch's start, with the ends."""
+        covered = self._behind(batch, "duplicates")
+        return [(part, end) for topic, part, end in covered if topic == self._topics.readings]
+
+    def _land_dead_letters(self, batch: _Batch, refused: DataFrame | None, follows: tuple[str, ...] = ()) -> None:
         began = time.perf_counter()
         unlanded, landed = self._unlanded(batch, "dead_letters"), landed_at(batch.began_at)
         rows = dead_letter_rows(unlanded, landed, *self._topics.names)
-        if refused:
-            named = local_rows(self._spark, [tuple(each.values()) for each in refused], CONFLICT_SCHEMA)
-            rows = rows.unionByName(conflict_rows(unlanded, named, landed, self._topics.readings))
+        if refused is not None:
+            rows = rows.unionByName(conflict_rows(unlanded, refused, landed, self._topics.readings))
         with self._dead_letters.begin() as append:
             append.write(rows.coalesce(1))
             if append.paths:
@@ -291,18 +262,11 @@ class Landing(BatchRunner):
         self._done[table] = behind(batch.starts, self._done[table])
         return self._done[table]
 
-    def _without(self, rows: DataFrame, copies: "pa.Table") -> DataFrame:
-        drop = self._spark.createDataFrame(copies.select(["partition", "offset", "position"]))
-        return rows.join(F.broadcast(drop), ["partition", "offset", "position"], "left_anti").drop("position")
-
     def _file_count(self, batch: _Batch) -> int:
         """Return the number of tasks that run at once, whatever the number of Kafka's partitions; one for a small batch."""
-        return 1 if batch.count(self._topics.readings) <= SMALL_BATCH_RECORDS else self._parallelism
-
-    def _await_learning(self) -> None:
-        if self._learning is not None:
-            self._learning.result()
-            self._learning = None
+        if batch.count(self._topics.readings) <= SMALL_BATCH_RECORDS:
+            return 1
+        return int(self._spark.sparkContext.defaultParallelism)  # workers of a cluster come and go
 
 
 @contextmanager
@@ -320,9 +284,3 @@ def _held(records: DataFrame, *, hold: bool) -> Iterator[None]:
 def _ends(mark: Mark | None) -> list[tuple[str, int, int]]:
     ends = mark.reach if mark else {}
     return [(topic, part, end) for topic, parts in ends.items() for part, end in parts.items()]
-
-
-def _record_total(written: "pa.Table") -> int:
-    """Return the number of Kafka records that these rows come from."""
-    counted: Any = written.group_by(["partition", "offset"]).aggregate([])
-    return int(counted.num_rows)

@@ -6,7 +6,7 @@ A device that repeats a month must not slow down the others, so look-ups have a 
 import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import attrgetter
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow.dataset as ds
     from deltalake import DeltaTable
 
-__all__ = ["AdmittedFile", "Lookup", "TimedLookup", "admitted_files", "matching_rows"]
+__all__ = ["AdmittedFile", "Lookup", "TimeShare", "TimedLookup", "admitted_files", "matching_rows"]
 
 Lookup = Callable[["pa.Table"], Iterable["pa.Table"]]
 """Rows of a batch -> rows of the table, piece by piece, some of which equal them."""
@@ -35,12 +35,30 @@ LOOKUP_BURST_SECONDS: Final = 10.0
 _FAR: Final = datetime.max.replace(tzinfo=UTC)
 
 
+class TimeShare:
+    """A bounded share of the time, for one look-up after the other. Not thread-safe."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._left_seconds, self._left_at = LOOKUP_BURST_SECONDS, clock()
+
+    @contextmanager
+    def spend(self) -> Iterator[Callable[[], bool]]:
+        """Yield a function that says whether a look-up in this block may go on."""
+        began = self._clock()
+        allowed = min(LOOKUP_BURST_SECONDS, self._left_seconds + LOOKUP_SHARE * (began - self._left_at))
+        try:
+            yield lambda: allowed > 0 and self._clock() - began <= allowed
+        finally:
+            self._left_at = self._clock()
+            self._left_seconds = allowed - (self._left_at - began)
+
+
 class TimedLookup:
     """A look-up with its own share of the time. Not thread-safe."""
 
     def __init__(self, lookup: Lookup, sql: ArrowSql, clock: Callable[[], float] = time.monotonic) -> None:
-        self._lookup, self._sql, self._clock = lookup, sql, clock
-        self._left_seconds, self._left_at = LOOKUP_BURST_SECONDS, clock()
+        self._lookup, self._sql, self._share = lookup, sql, TimeShare(clock)
 
     def find(
         self, wanted: "pa.Table", keys: set[int], key: str, keyed: str, *, bounded: bool = True
@@ -63,27 +81,23 @@ class TimedLookup:
         return found
 
     def _bounded(self, wanted: "pa.Table") -> "Iterator[pa.Table]":
-        began = self._clock()
-        allowed = min(LOOKUP_BURST_SECONDS, self._left_seconds + LOOKUP_SHARE * (began - self._left_at))
-        try:
-            if allowed > 0:
+        with self._share.spend() as may_go_on:
+            if may_go_on():
                 for piece in self._lookup(wanted):
                     yield piece
-                    if self._clock() - began > allowed:
+                    if not may_go_on():
                         break
-        finally:
-            self._left_at = self._clock()
-            self._left_seconds = allowed - (self._left_at - began)
 
 
 @dataclass(frozen=True, slots=True)
 class AdmittedFile:
-    """A data file with the bounds of its times in the log, None where that has none."""
+    """A data file with its rows and the bounds of its times in the log, None where that has none."""
 
     path: str
     landed_at: datetime
     first: datetime | None
     last: datetime | None
+    rows: int | None
 
     def between(self, times: list[datetime], kind: "pa.DataType") -> "ds.Expression | None":
         """The condition of rows with event times from the first to the last of these (sorted) here; None without any."""
@@ -97,17 +111,17 @@ class AdmittedFile:
         return (at >= pa.scalar(here[0], kind)) & (at <= pa.scalar(here[-1], kind)) if here else None
 
 
-def admitted_files(table: "DeltaTable", devices: list[str]) -> list[AdmittedFile]:
-    """The data files whose rows may be of one of these devices (sorted), the newest first."""
+def admitted_files(table: "DeltaTable", devices: list[str] | None) -> list[AdmittedFile]:
+    """The data files whose rows may be of one of these devices (sorted; None: any), the newest first."""
     import pyarrow as pa
 
     actions = pa.table(table.get_add_actions(flatten=True))
-    names = ("path", "min.device", "max.device", "max.landed_at", "min.event_time", "max.event_time")
+    names = ("path", "min.device", "max.device", "max.landed_at", "min.event_time", "max.event_time", "num_records")
     columns = (actions[name].to_pylist() if name in actions.column_names else [None] * len(actions) for name in names)
     admitted = [
-        AdmittedFile(unquote(path), landed or _FAR, first, last)
-        for path, low, high, landed, first, last in zip(*columns, strict=True)
-        if may_hold_any_text(low, high, devices)
+        AdmittedFile(unquote(path), landed or _FAR, first, last, rows)
+        for path, low, high, landed, first, last, rows in zip(*columns, strict=True)
+        if devices is None or may_hold_any_text(low, high, devices)
     ]
     return sorted(admitted, key=attrgetter("landed_at"), reverse=True)
 

@@ -10,6 +10,7 @@ from lakehouse.commit_metadata import CommitMetadata, metadata_text
 from lakehouse.derived_tables import DERIVED
 from lakehouse.health import LogState, MissingFile, commit_actions, examine_log, missing_files
 from lakehouse.tables import DUPLICATES, TABLES
+from streaming.identity_snapshot import SNAPSHOT_FILE, saved_identities
 from streaming.landing_offsets import Cuts, Mark, Offsets, newest_of, parse_mark, with_new_partitions
 from streaming.repair_checkpoint import checkpoint_moves
 from streaming.repair_finding import RepairFinding
@@ -18,7 +19,6 @@ from streaming.sql.applied_streams import streams_folder
 __all__ = ["DROP_FLAG", "table_findings"]
 
 DROP_FLAG: Final = "--drop-missing-files"
-SNAPSHOT: Final = "_seen.parquet"
 SHOWN: Final = 3
 
 
@@ -64,7 +64,7 @@ def _torn(root: Path, checkpoint: Path, name: str, states: dict[str, LogState]) 
         replay = {}
     derived = tuple(each.folder for table, each in states.items() if table in DERIVED and _has_seen(each, name, first))
     moves = (*checkpoint_moves(checkpoint), *derived)
-    moves += (root / SNAPSHOT,) if (root / SNAPSHOT).exists() else ()
+    moves += saved_identities(root)
     moves += tuple(path for version in versions for path in state.files_of(version))
     count = state.newest - first + 1
     then = f"sets {'this commit' if count == 1 else f'the {count} commits from this one on'} aside, and the checkpoint with it, "
@@ -147,7 +147,7 @@ def _missing(root: Path, name: str, missing: list[MissingFile]) -> RepairFinding
         f"The table {name} lacks {_counted(missing)} ({first}), and a query that reads them fails.{origin}",
         "removes these files from the table's log, so the table loses their rows. If a backup holds the files, put them back "
         "instead",
-        moves=(root / SNAPSHOT,) if name == "readings" and (root / SNAPSHOT).exists() else (),
+        moves=saved_identities(root) if name == "readings" else (),
         drop=name,
         needs=DROP_FLAG,
     )
@@ -158,18 +158,18 @@ def _leftovers(root: Path, states: list[LogState]) -> Iterator[RepairFinding]:
     import pyarrow.parquet as pq
 
     torn = [path for state in states for path in state.temporary]
-    torn += [path for path in root.glob(f"{SNAPSHOT}.*") if path.suffix[1:].isdigit()]
+    torn += [path for path in root.glob(f"{SNAPSHOT_FILE}.*") if path.suffix[1:].isdigit()]
     if torn:
         what = f"A killed writer left {len(torn)} temporary files; the first is {torn[0]}."
         yield RepairFinding(what, "sets them aside", moves=tuple(torn), harmless=True)
     try:
-        pq.read_metadata(root / SNAPSHOT)
+        pq.read_metadata(root / SNAPSHOT_FILE)
     except FileNotFoundError:
         return
     except (OSError, pa.ArrowException):
-        what = f"The file of known identities {root / SNAPSHOT} is torn."
+        what = f"The file of known identities {root / SNAPSHOT_FILE} is torn."
         then = "sets it aside; the next start reads the identities from the table, which takes longer"
-        yield RepairFinding(what, then, moves=(root / SNAPSHOT,), harmless=True)
+        yield RepairFinding(what, then, moves=(root / SNAPSHOT_FILE,), harmless=True)
 
 
 def _counted(missing: list[MissingFile]) -> str:

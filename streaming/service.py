@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -30,7 +29,6 @@ from lakehouse.commit_metadata import encode_metadata
 from lakehouse.create import create_table
 from lakehouse.jvm import JvmOptions
 from lakehouse.lake_settings import LakeSettings
-from lakehouse.paths import is_local
 from lakehouse.session import LakeSession
 from lakehouse.tables import DEAD_LETTERS, TABLES
 from lakehouse.tables import READINGS as READINGS_TABLE
@@ -43,7 +41,7 @@ from streaming.landing_offsets import Offsets, newest_mark, record_count
 from streaming.landing_progress import LandingProgress, StreamState, unseen_reports
 from streaming.locked_writer import acquire_writer
 from streaming.query_failures import classify_query_failure
-from streaming.start_landing import LAND, LandQuery, start_landing
+from streaming.start_landing import LAND, LandQuery, open_check, start_landing
 from streaming.stream_settings import StreamSettings
 from streaming.writer_context import WriterContext
 
@@ -53,7 +51,6 @@ logger = logging.getLogger("tidegate.streaming.service")
 
 POLL_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 30.0
-SNAPSHOT_NAME: Final = "_seen.parquet"
 _WARM_UP_ROUNDS: Final = 1
 _WARM_UP_RECORDS: Final = 200
 
@@ -142,19 +139,20 @@ class LandingService:
 
     def _land_until(self, stop: threading.Event) -> None:
         progress = LandingProgress(self.metrics, LAND, late_seconds=self.settings.watermark_delay_seconds)
-        seen = DedupIndex(Path(self.lake.root) / SNAPSHOT_NAME if is_local(self.lake.root) else None)
-        seen.load(self.lake.root, horizon_days=self.settings.horizon_days)
+        spark, root = self.session.spark, self.lake.root
         try:
-            land = start_landing(
-                self.session.spark, self.lake.root, self.kafka, self.settings, seen, progress, self.mirror, self.topics
-            )
+            check, seen = open_check(spark, root, self.settings, progress)
+            try:
+                land = start_landing(spark, root, self.kafka, self.settings, check, progress, self.mirror, self.topics)
+            except BaseException:
+                with suppress(Exception):
+                    check.close(None)
+                raise
         except TidegateError:
             raise
         except Exception as error:
             raise self._fault(error) from error
-        writer = WriterContext(
-            self.session.spark, self.kafka, self.settings, self.lake, self.metrics, self.topics, seen
-        )
+        writer = WriterContext(spark, self.kafka, self.settings, self.lake, self.metrics, self.topics, seen)
         chores = BackgroundTasks(writer, make_background_tasks(writer))
         chores.start()
         try:

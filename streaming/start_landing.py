@@ -1,7 +1,9 @@
 """Start of the landing query: the offsets at which it begins, and a refusal to start if rows would be lost silently."""
 
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
@@ -11,12 +13,17 @@ from ingest.kafka_settings import KafkaSettings
 from ingest.read.record_names import NameReader
 from ingest.topics.describe import topic_ids
 from ingest.topics.offsets import begin_offsets, end_offsets
-from lakehouse.paths import is_local, to_path
-from lakehouse.tables import TABLES
+from lakehouse.paths import is_local, table_uri, to_path
+from lakehouse.tables import READINGS, TABLES
 from streaming.checkpoint import Checkpoint, LocalCheckpoint
 from streaming.commit_marker import Marker
+from streaming.copy_check import CopyCheck, IdentityIndex
 from streaming.decode import decode_stream
-from streaming.dedup_index import DedupIndex
+from streaming.dedup_index import DedupIndex, points_folder
+from streaming.driver_check import DriverCheck
+from streaming.executors.executor_check import ExecutorCheck
+from streaming.executors.identity_parts import IdentityParts, drop_parts
+from streaming.identity_snapshot import SNAPSHOT_FILE
 from streaming.kafka_source import LandedTopics, cut_options, kafka_options, read_topics
 from streaming.land import Landing
 from streaming.landing_offsets import (
@@ -48,6 +55,7 @@ __all__ = [
     "choose_start_offsets",
     "find_lost_records",
     "first_offsets",
+    "open_check",
     "select_valid_marks",
     "start_landing",
 ]
@@ -69,7 +77,7 @@ def start_landing(
     root: str,
     kafka: KafkaSettings,
     settings: StreamSettings,
-    seen: DedupIndex,
+    check: CopyCheck,
     progress: LandingProgress,
     mirror: Callable[[Offsets], object],
     topics: LandedTopics,
@@ -116,7 +124,7 @@ def start_landing(
     era = next_era(marks.values(), checkpoint.query_id() if begun else None)
     names = known_names(newest, view.ids, cuts, lambda: mark_history(root, TABLES))
     marker = Marker(view.ids, order, cuts, names, reader.read, era=era)
-    landing = Landing(spark, root, local, seen, progress, mirror, fit, topics, marker=marker, fsync=settings.fsync)
+    landing = Landing(spark, root, local, check, progress, mirror, fit, topics, marker=marker, fsync=settings.fsync)
     options = kafka_options(kafka, topics, start=start, max_records=settings.max_records_per_batch)
     if not available_now:
         options |= cut_options(settings.batch_cut, settings.max_records_per_batch)
@@ -129,6 +137,30 @@ def start_landing(
     query = writer.foreachBatch(landing).start()
     landing.app = str(query.id)
     return LandQuery(query, landing)
+
+
+def open_check(
+    spark: SparkSession, root: str, settings: StreamSettings, progress: LandingProgress
+) -> tuple[CopyCheck, IdentityIndex]:
+    """Learn what is stored, and return the way to find copies by it, and its identities.
+
+    What the other way has saved is deleted: it does not see which commits are lost until it is used again.
+
+    Raises:
+        FatalError: a data file is gone; names the next step.
+    """
+    snapshot = Path(root) / SNAPSHOT_FILE if is_local(root) else None
+    if settings.checks_on_executors:
+        if snapshot is not None:
+            snapshot.unlink(missing_ok=True)
+            shutil.rmtree(points_folder(snapshot), ignore_errors=True)
+        parts = IdentityParts(spark, root)
+        parts.load(horizon_days=settings.horizon_days)
+        return ExecutorCheck(spark, root, parts, progress), parts
+    drop_parts(spark, root)
+    seen = DedupIndex(snapshot)
+    seen.load(root, horizon_days=settings.horizon_days)
+    return DriverCheck(spark, root, table_uri(root, READINGS.name), seen, progress), seen
 
 
 def first_offsets(marks: Iterable[Mark | None], replay: Offsets) -> Offsets | None:

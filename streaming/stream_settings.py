@@ -68,6 +68,11 @@ class StreamSettings(BaseModel):
         description="Days that the landing remembers the identity of a message without boot and seq. A copy that arrives later "
         "is stored again. Use the broker's session expiry + 1 day.",
     )
+    identity_lookup: Literal["auto", "driver", "executors"] = Field(
+        "auto",
+        description="Where the landing looks for copies of stored messages: in the driver, which is quicker for small batches, "
+        "or on the executors, so that more workers land more. auto: on the executors if the master is not local.",
+    )
     derive_seconds: float = Field(
         7.0,
         gt=0,
@@ -122,3 +127,9 @@ class StreamSettings(BaseModel):
         given = _CUTS[self.profile]
         records, seconds = self.min_records_per_batch, self.max_wait_seconds
         return BatchCut(given.records if records is None else records, given.seconds if seconds is None else seconds)
+
+    @property
+    def checks_on_executors(self) -> bool:
+        """Whether copies are looked for on the executors."""
+        chosen = self.identity_lookup
+        return chosen == "executors" or (chosen == "auto" and not self.master.startswith("local"))

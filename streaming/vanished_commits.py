@@ -15,13 +15,12 @@ from lakehouse.derived_tables import DERIVED
 from lakehouse.tables import TABLES
 from streaming.checkpoint import Checkpoint
 from streaming.derive.cursor import read_cursor
+from streaming.identity_snapshot import saved_identities
 from streaming.landing_offsets import Mark, Offsets, has_records, mark_history, newest_of, with_new_partitions
 from streaming.repair_checkpoint import checkpoint_moves
 from streaming.repair_finding import RepairFinding
 
 __all__ = ["FinishedBatch", "VanishedCommits", "find_vanished_commits", "refuse_vanished", "vanished_findings"]
-
-SNAPSHOT = "_seen.parquet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +143,6 @@ def vanished_findings(
     uri, begun = str(root), trust and checkpoint.begun()
     reached = FinishedBatch.of(checkpoint) if begun else None
     derived = {name: root / name for name, _, _ in _find_derived_ahead(uri)}
-    snapshot = (root / SNAPSHOT,) if (root / SNAPSHOT).exists() else ()
     for lost in find_vanished_commits(mark, _versions(uri), reached, passed_over=passed_over):
         replay = replay_from(lost, mark_history(uri, TABLES), mark, checkpoint.starts(0))
         kept = ", which only these commits counted" if lost.table == "duplicates" else ""
@@ -153,7 +151,7 @@ def vanished_findings(
             f"Commits are gone, as after a power cut: {lost}{kept}.",
             f"sets the checkpoint and the file of known identities aside, and lands again {since}; a table that has rows after "
             "it knows them, so no row lands twice",
-            moves=(*checkpoint_moves(folder), *snapshot, *derived.values()),
+            moves=(*checkpoint_moves(folder), *saved_identities(root), *derived.values()),
             replay=replay,
         )
     for name, source, seen in _find_derived_ahead(uri):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.lake_settings import LakeSettings
 from monitoring.metrics.stream import StreamMetrics
-from streaming.dedup_index import DedupIndex
+from streaming.copy_check import IdentityIndex
 from streaming.kafka_source import LandedTopics
 from streaming.stream_settings import StreamSettings
 
@@ -31,7 +31,7 @@ class WriterContext:
     lake: LakeSettings
     metrics: StreamMetrics
     topics: LandedTopics
-    seen: DedupIndex | None = None
+    seen: IdentityIndex | None = None
     background_tasks: dict[str, Callable[[], object]] = field(default_factory=dict)
 
     @property

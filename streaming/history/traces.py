@@ -22,8 +22,10 @@ from lakehouse.paths import is_local, to_path
 from lakehouse.requests import DONE
 from lakehouse.requests import FOLDER as REQUESTS
 from streaming.dedup_index import DedupIndex, points_folder
+from streaming.executors.identity_parts import drop_parts
 from streaming.history.device_names import DeviceNames
 from streaming.history.journal import CorrectionJournal
+from streaming.identity_snapshot import SNAPSHOT_FILE
 from streaming.lost_records import REPAIR_FOLDER
 from streaming.sql.applied_streams import FOLDER as STREAMS
 from streaming.sql.stream_supervisor import supervisor_of
@@ -31,7 +33,6 @@ from streaming.writer_context import WriterContext
 
 __all__ = ["forget_state", "forget_traces", "plan_replacements"]
 
-_SNAPSHOT: Final = "_seen.parquet"
 REDRIVES: Final = "_redrive"
 
 _OWN: Final = "tidegate/"
@@ -62,7 +63,8 @@ def _forget_identities(writer: WriterContext, device: str) -> None:
     if writer.seen is not None:
         writer.seen.forget(device)
         return
-    snapshot = to_path(writer.root) / _SNAPSHOT
+    drop_parts(writer.spark, writer.root)
+    snapshot = to_path(writer.root) / SNAPSHOT_FILE
     if is_local(writer.root) and snapshot.exists():
         held = DedupIndex(snapshot)
         held.load(writer.root, horizon_days=writer.settings.horizon_days)

@@ -30,12 +30,11 @@ from lakehouse.jvm import JvmOptions
 from lakehouse.session import LakeSession, open_session
 from lakehouse.tables import TABLES
 from monitoring.metrics.stream import StreamMetrics
-from streaming.dedup_index import DedupIndex
 from streaming.kafka_source import LandedTopics
 from streaming.landing_offsets import Offsets
 from streaming.landing_progress import LandingProgress
 from streaming.repair_run import RepairSubject, apply
-from streaming.start_landing import LandQuery, start_landing
+from streaming.start_landing import LandQuery, open_check, start_landing
 from streaming.stream_settings import StreamSettings
 
 
@@ -99,6 +98,7 @@ class Lander:
     checkpoint: Path
     registry: CollectorRegistry = field(default_factory=CollectorRegistry)
     mirrored: list[Offsets] = field(default_factory=list)
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.metrics = StreamMetrics(self.registry, query="land", tables=ALL_TABLES, topics=self.topics.names)
@@ -125,12 +125,12 @@ class Lander:
         """Start the query; `more` are settings of `[stream]`."""
         refuse_damaged(self.root, ALL_TABLES)
         ensure_tables(self.root, ALL_TABLES.values(), log_retention_hours=24)
-        seen = DedupIndex(Path(self.root) / "_seen.parquet")
-        seen.load(self.root, horizon_days=8)
-        settings = StreamSettings(**{"checkpoint": str(self.checkpoint), "max_records_per_batch": 1000, **more})
+        given = {"checkpoint": str(self.checkpoint), "max_records_per_batch": 1000, **self.settings, **more}
+        settings = StreamSettings(**given)
         progress = LandingProgress(self.metrics, "land")
+        check, _ = open_check(self.lake.spark, self.root, settings, progress)
         return start_landing(
-            self.lake.spark, self.root, self.kafka, settings, seen, progress, self.mirrored.append, self.topics,
+            self.lake.spark, self.root, self.kafka, settings, check, progress, self.mirrored.append, self.topics,
             available_now=available_now,
         )  # fmt: skip
 

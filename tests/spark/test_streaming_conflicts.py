@@ -55,7 +55,7 @@ def test_other_content_is_a_dead_letter_and_equal_content_is_none(
 
     # Long after it landed, its content is looked up in the table.
     with monkeypatch.context() as patched:
-        patched.setattr("streaming.land.load_recent", lambda root, contents: None)
+        patched.setattr("streaming.driver_check.load_recent", lambda root, contents: None)
         lander.land(other(record, 9, 8, 28.0), other(record, 10, 8, 1.0), b"poison")
     assert [(row["reason"], row["offset"]) for row in lander.rows("dead_letters")[3:]] == [
         ("conflicting_duplicate", 9), ("spark_corrupt_record", 10),
@@ -85,7 +85,7 @@ def test_a_copy_that_cannot_be_compared_is_a_dead_letter_that_is_judged_again(
     lander.land(record(1, seq=1), record(2, seq=2), record(3, seq=3, payload_hash=-5))
     converted = other(record, 6, 3, 70.0, payload_hash=-5)
     with monkeypatch.context() as patched:
-        patched.setattr("streaming.land.load_recent", lambda root, contents: None)
+        patched.setattr("streaming.driver_check.load_recent", lambda root, contents: None)
         patched.setattr("streaming.lookups.LOOKUP_BURST_SECONDS", 0.0)
         with killed_before("readings"):
             lander.land(record(1, seq=1), other(record, 5, 2), converted, record(7, seq=7))

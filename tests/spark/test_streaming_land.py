@@ -127,7 +127,7 @@ def test_a_replay_is_counted_once_though_its_batch_is_killed_and_its_look_up_is_
     with killed_before("readings"):
         lander.land(record(2, payload_hash=7, message_id="id:7", retain=True), record(3))
     assert noted(lander) == [(1, 2, 2, True)]
-    monkeypatch.setattr("streaming.land.make_replay_lookup", lambda _root: lambda _wanted: ())
+    monkeypatch.setattr("streaming.driver_check.make_replay_lookup", lambda _root: lambda _wanted: ())
     lander.forget_checkpoint()
     lander.land(record(4))
     assert [row["message_number"] for row in lander.rows()] == [1, 1, 3, 3, 4, 4]

@@ -190,10 +190,14 @@ def test_a_full_disk_ends_the_batch_and_the_next_try_lands_it_once(
     lander.land(record(1))
     full_disk.fill()
     lander.send(record(2), record(3, seq=3), dead_letter(4))
-    started = lander.start()
-    with pytest.raises(Exception, match=r".") as caught:
-        started.query.processAllAvailable()
-    fault = classify_query_failure(started.landing.failure or caught.value, bootstrap_servers="k", log="l")
+    failed = None
+    with pytest.raises(Exception, match=r".") as caught:  # executors already write at the start
+        started = lander.start()
+        try:
+            started.query.processAllAvailable()
+        finally:
+            failed = started.landing.failure
+    fault = classify_query_failure(failed or caught.value, bootstrap_servers="k", log="l")
     assert "disk" in str(fault)
     assert numbers(lander) == twice(1)
     full_disk.free()

@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,81 +9,22 @@ from deltalake import DeltaTable, write_deltalake
 
 from lakehouse.create import create_table
 from lakehouse.tables import READINGS
-from streaming.dedup_index import KEY_COLUMNS, DedupIndex
-
-NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
-SCHEMA = pa.schema(
-    [
-        ("device", pa.string()), ("metric", pa.string()), ("index", pa.int32()), ("message_id", pa.string()),
-        ("boot", pa.int64()), ("seq", pa.int64()), ("partition", pa.int32()), ("offset", pa.int64()),
-    ]
-)  # fmt: skip
+from streaming.dedup_index import DedupIndex
+from streaming.stream_settings import StreamSettings
+from tests.support.identities import NOW, IdentityCases, dropped, row, rows
 
 
-def row(
-    offset: int,
-    *,
-    metric: str = "t",
-    device: str = "d",
-    message_id: str | None = None,
-    seq: int | None = None,
-    **more: Any,
-) -> Any:
-    if seq is not None:
-        message_id, more = f"bs:7:{seq}", {"boot": 7, **more}
-    found = {"index": 0, "boot": None, "partition": 0} | more
-    return found | {"device": device, "metric": metric, "message_id": message_id, "seq": seq, "offset": offset}
+class TestDriver(IdentityCases):
+    @pytest.fixture
+    def seen(self, monkeypatch: pytest.MonkeyPatch) -> DedupIndex:
+        monkeypatch.setattr("streaming.dedup_index.FOLD_BATCHES", 1)
+        return DedupIndex()
 
 
-def rows(*each: Any) -> pa.Table:
-    return pa.Table.from_pylist(list(each), schema=SCHEMA).select(KEY_COLUMNS)
-
-
-def dropped(seen: DedupIndex, table: pa.Table) -> list[tuple[int, int]]:
-    found = seen.duplicates(table).to_pylist()
-    return sorted((each["offset"], each["position"]) for each in found)
-
-
-def test_a_redelivered_message_is_dropped_and_its_neighbours_stay() -> None:
+def test_rows_without_identity_take_no_range() -> None:
     seen = DedupIndex()
-    seen.add(rows(row(1, seq=1), row(2, seq=2), row(3, seq=4)), NOW)
-    assert dropped(seen, rows(row(9, seq=2), row(10, seq=3), row(11, seq=4), row(12, seq=5))) == [(9, 0), (11, 0)]
-
-
-def test_a_metric_that_was_not_stored_is_not_lost_with_a_redelivery() -> None:
-    seen = DedupIndex()
-    seen.add(rows(row(1, seq=1, metric="t")), NOW)
-    assert dropped(seen, rows(row(9, seq=1, metric="t"), row(9, seq=1, metric="humidity"))) == [(9, 0)]
-
-
-def test_copies_within_a_batch_are_dropped_but_for_the_first() -> None:
-    batch = rows(row(1, seq=1), row(1, seq=1, metric="h"), row(2, seq=1), row(2, seq=1, metric="h"), row(3, seq=2))
-    assert dropped(DedupIndex(), batch) == [(2, 0), (2, 1)]
-
-
-def test_rows_without_identity_are_never_dropped() -> None:
-    seen = DedupIndex()
-    batch = rows(row(1), row(2), row(2))
-    assert dropped(seen, batch) == []
-    seen.add(batch, NOW)
-    assert dropped(seen, batch) == []
+    seen.add(rows(row(1), row(2), row(2)), NOW)
     assert seen.range_count == 0
-
-
-def test_other_identities_are_compared_whole() -> None:
-    seen = DedupIndex()
-    seen.add(rows(row(1, message_id="mp:a"), row(2, message_id="rt:b")), NOW)
-    assert dropped(seen, rows(row(3, message_id="mp:a"), row(4, message_id="mp:b"), row(5, message_id="rt:b"))) == [
-        (3, 0),
-        (5, 0),
-    ]
-
-
-def test_the_same_number_of_another_device_boot_or_index_is_no_copy() -> None:
-    seen = DedupIndex()
-    seen.add(rows(row(1, seq=1)), NOW)
-    other_boot = row(3, seq=1) | {"message_id": "bs:8:1", "boot": 8}
-    assert dropped(seen, rows(row(2, seq=1, device="e"), other_boot, row(4, seq=1, index=1))) == []
 
 
 def test_a_numbered_device_needs_one_range_however_long_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,15 +70,6 @@ def test_a_damaged_snapshot_is_built_anew(tmp_path: Path) -> None:
     assert read_snapshot(path, "another table") is None
     path.write_bytes(path.read_bytes()[:50])
     assert read_snapshot(path, "table") is None
-
-
-def test_the_largest_number_there_is_folds_without_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("streaming.dedup_index.FOLD_BATCHES", 1)
-    seen = DedupIndex()
-    for offset in (1, 2):
-        seen.add(rows(row(offset, seq=2**63 - 1)), NOW)
-    assert seen.range_count == 1
-    assert dropped(seen, rows(row(9, seq=2**63 - 1), row(10, seq=2**63 - 2))) == [(9, 0)]
 
 
 def test_a_snapshot_of_an_older_version_is_read(tmp_path: Path) -> None:
@@ -210,3 +141,19 @@ def test_a_redelivery_a_month_late_is_dropped_for_numbered_messages_across_resta
     assert late.range_count == 10, "a range of 1000 numbers and 4 single ones, of two metrics"
     batch = rows(row(1, seq=0), row(2, seq=999, metric="h"), row(3, seq=1000), row(4, seq=2021))
     assert dropped(late, batch) == [(1, 0), (2, 0), (4, 0)]
+
+
+@pytest.mark.parametrize(
+    ("master", "chosen", "on_executors"),
+    [
+        ("local[2]", "auto", False),
+        ("local-cluster[2,1,1024]", "auto", False),
+        ("spark://m:7077", "auto", True),
+        ("yarn", "auto", True),
+        ("k8s://https://k:443", "driver", False),
+        ("local[2]", "executors", True),
+    ],
+)
+def test_executors_look_for_copies_where_the_master_is_not_local(master: str, chosen: str, on_executors: bool) -> None:
+    settings = StreamSettings.model_validate({"master": master, "identity_lookup": chosen})
+    assert settings.checks_on_executors == on_executors

@@ -159,7 +159,7 @@ def test_a_mark_that_is_repeated_keeps_its_time() -> None:
 
 
 def test_journals_answers_and_copies_forget_a_device(tmp_path: Path) -> None:
-    writer: Any = SimpleNamespace(root=str(tmp_path), seen=None)
+    writer: Any = SimpleNamespace(root=str(tmp_path), seen=None, spark=None)
     files = {
         "_redrive/1-000000.jsonl": f'{{"why": "{GONE} is refused"}}\n{{"why": "another"}}\n',
         f"_requests/{DONE}/1.json": json.dumps({"ok": True, "result": {}, "request": {"reason": f"as of {GONE}"}}),
@@ -181,7 +181,7 @@ def test_journals_answers_and_copies_forget_a_device(tmp_path: Path) -> None:
 
 
 def test_what_a_stream_compares_with_its_topic_forgets_a_device(tmp_path: Path) -> None:
-    writer: Any = SimpleNamespace(root=str(tmp_path), seen=None)
+    writer: Any = SimpleNamespace(root=str(tmp_path), seen=None, spark=None)
     device = 'patient-"B"'
     records: Any = Counter(
         {("k", json.dumps({"device": device})): 2, (device, None): 1, ("k", '{"device":"patient-C"}'): 3}
