@@ -28,6 +28,7 @@ from deploy.bench.temporary import own_folder
 from deploy.bench.waiting import await_arrivals
 from deploy.local.artifacts import fetch_jars
 from deploy.local.ports import choose_port
+from deploy.testbed.spark_cluster import open_spark_cluster
 from ingest.contract.errors import FatalError
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.table_follower import TableFollower
@@ -40,7 +41,13 @@ GIVE_UP_SECONDS: Final = 60.0
 
 
 def measure_catch_up(
-    *, rows: int, runs: int = 3, partitions: int = 2, readings: int = 1, stream: Mapping[str, Any] | None = None
+    *,
+    rows: int,
+    runs: int = 3,
+    partitions: int = 2,
+    readings: int = 1,
+    workers: int = 0,
+    stream: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Land a full topic `runs` times in one session; the result as it is printed with --json.
 
@@ -49,6 +56,7 @@ def measure_catch_up(
         runs: the first is the session's first work and reported separately; the medians of the others are the result.
         partitions: of `telemetry.readings`.
         readings: of one record.
+        workers: of a Spark cluster, each with one core; 0 lands with a local Spark.
         stream: further settings of the landing.
 
     Raises:
@@ -64,13 +72,21 @@ def measure_catch_up(
             boot=int(time.time()), begin_at=time.time(),
         )  # fmt: skip
         _await(_feed(plan))
+        settings, cluster = dict(stream or {}), None
+        if workers:
+            cluster = parts.enter_context(open_spark_cluster(folder / "spark", workers=workers))
+            settings |= {**cluster.settings, "auth_secret": cluster.secret}
         found = _catch_up(
             CatchUpPlan(
-                bootstrap_servers=kafka.bootstrap_servers, folder=str(folder), runs=runs, stream=dict(stream or {})
+                bootstrap_servers=kafka.bootstrap_servers,
+                folder=str(folder),
+                runs=runs,
+                stream=settings,
+                workers=tuple(worker.process.pid or 0 for worker in cluster.workers) if cluster else (),
             )
         )
     first, warm = found[0], found[1:]
-    names = ("rows_per_second", "cpu_us_per_row", "python_us_per_row")
+    names = ("rows_per_second", "cpu_us_per_row", "python_us_per_row", "executor_us_per_row")
     return {
         "rows": first["rows"],
         **{name: round(statistics.median(run[name] for run in warm or found), 2) for name in names},

@@ -20,8 +20,10 @@ SHORT_FORMS = {
     "integration/test_gateway_standby.py": "unit/gateway/test_gateway_lease.py::test_a_holder_without_a_timer",
     "spark/test_deploy_mutants.py": "the same test with every second fault",
     "spark/test_lakehouse_query_server.py": "unit/lakehouse/test_confine.py::test_files",
+    "spark/test_streaming_executors.py": "spark/test_streaming_executors.py::test_executors_judge_copies",
     "spark/test_streaming_power_cut.py": "the same test with the first subsets",
     "spark/test_streaming_service.py": "the same test with two kills",
+    "spark/test_streaming_worker_killed.py": "spark/test_streaming_executors.py::test_executors_judge_copies",
 }
 """Each file with the mark `chaos`, and the test that takes its place; of a parametrized one that is another parameter."""
 

@@ -37,15 +37,23 @@ def own_cell(work: Parameters, parts: Mapping[str, int]) -> dict[str, Any]:
 def _land(work: Parameters) -> dict[str, Any]:
     """Catch up with `messages` records of `readings` readings in `partitions` partitions, as a stream that was away does.
 
+    With `workers` the executors of a Spark cluster land. Their processor time is `executor_us_per_row`, that of the driver
+    (its Python part included) `cpu_us_per_row`, and `driver_share` is the driver's part of both.
+
     Returns:
-        `rows_per_second`, `cpu_us_per_row`, `python_us_per_row`, `cpu_seconds_per_million`, `peak_rss_mb`, `rows`, `lost`.
+        `rows_per_second`, `cpu_us_per_row`, `python_us_per_row`, `cpu_seconds_per_million`, `peak_rss_mb`, `rows`, `lost`,
+        `executor_us_per_row`, `driver_share`.
     """
     from deploy.bench.land import measure_catch_up
 
     rows = work.messages * work.readings
-    found = measure_catch_up(rows=rows, runs=1, partitions=work.partitions, readings=work.readings)
-    names = ("rows", "rows_per_second", "cpu_us_per_row", "python_us_per_row", "lost")
+    found = measure_catch_up(
+        rows=rows, runs=1 + bool(work.workers), partitions=work.partitions, readings=work.readings, workers=work.workers
+    )
+    names = ("rows", "rows_per_second", "cpu_us_per_row", "python_us_per_row", "executor_us_per_row", "lost")
     figures = {name: float(found[name]) for name in names}
+    spent = figures["cpu_us_per_row"] + figures["executor_us_per_row"]
+    figures["driver_share"] = round(figures["cpu_us_per_row"] / spent, 3) if spent else 1.0
     # Microseconds of a row are seconds of a million rows.
     return figures | {"cpu_seconds_per_million": figures["cpu_us_per_row"], "peak_rss_mb": float(found["peak_mb"])}
 

@@ -79,6 +79,13 @@ class Parameters(_Form):
         0, ge=0, le=1_000_000_000, multiple_of=1_000_000, description="Rows in a pipeline's table beforehand."
     )
 
+    workers: int = Field(
+        0,
+        ge=0,
+        le=16,
+        description="Workers with one core each of a Spark cluster that a `land` starts; 0 for a local Spark.",
+    )
+
     disturbance: Literal["none", "stream_killed", "disk_full"] = Field(
         "none", description="Event of `streams` in the middle of the run."
     )
