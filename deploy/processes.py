@@ -180,7 +180,7 @@ def _work_as_gateway(
 
 def run_stream(settings: Settings, *, log_dir: Path) -> None:
     """Run hop 3 until a signal asks to stop; Spark's own log goes to `log_dir`."""
-    from deploy.local.artifacts import spark_jars
+    from deploy.local.artifacts import lake_jars
     from deploy.local.java import find_java
     from deploy.local.jmx import spark_flags
     from ingest.contract.topics import DEAD_LETTERS, LAND_GROUP, READINGS
@@ -205,7 +205,8 @@ def run_stream(settings: Settings, *, log_dir: Path) -> None:
         *spark_flags(monitoring.metrics_host, monitoring.spark_jmx_port),
         *java_flags(settings.kafka),
     )
-    jvm = JvmOptions(java.home, tuple(spark_jars()), log_dir, flags=flags)
+    jars = lake_jars(settings.lake.root, settings.stream.checkpoint, progress=logger.info)
+    jvm = JvmOptions(java.home, tuple(jars), log_dir, flags=flags)
     state = StreamState()
     mirror = OffsetMirror(settings.kafka, LAND_GROUP)
     with serve_metrics(

@@ -93,7 +93,7 @@ def _run_here(
     tell: Callable[[str], object],
     run: Callable[[Callable[[Request], dict[str, Any]]], dict[str, Any]],
 ) -> dict[str, Any]:
-    from deploy.local.artifacts import spark_jars
+    from deploy.local.artifacts import lake_jars
     from deploy.local.java import find_java
     from ingest.contract.topics import DEAD_LETTERS, READINGS
     from ingest.kafka_login import java_flags
@@ -107,7 +107,12 @@ def _run_here(
     tell("No stream is writing these tables; starting Spark here, which takes some seconds.")
     logs = Path(tempfile.mkdtemp(prefix="tidegate-command-"))
     java = find_java()
-    jvm = JvmOptions(java.home, tuple(spark_jars()), logs, flags=(*java.gc_options, *java_flags(settings.kafka)))
+
+    def say(text: str) -> None:
+        tell(text)
+
+    jars = lake_jars(settings.lake.root, settings.stream.checkpoint, progress=say)
+    jvm = JvmOptions(java.home, tuple(jars), logs, flags=(*java.gc_options, *java_flags(settings.kafka)))
     metrics = StreamMetrics(CollectorRegistry(), query="command", tables=ALL_TABLES, topics=(READINGS, DEAD_LETTERS))
     try:
         with one_shot_writer(settings.kafka, settings.stream, settings.lake, jvm, metrics) as writer:

@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import unquote
 
 from lakehouse.changes import DataFile
+from lakehouse.conditional_puts import is_put_conflict
 from lakehouse.data_files import read_columns, sync_files
 from lakehouse.log_holds import log_holds, snapshot_checkpoint
 from lakehouse.paths import is_local, log_name, table_uri
 from lakehouse.tables import Table
+from lakehouse.writer_epoch import fence_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +34,11 @@ _LOCKS: dict[str, threading.Lock] = {}
 
 
 class Appender:
-    """The way into one table; begins one append at a time. One writing process per root: see lakehouse/lock.py."""
+    """The way into one table; begins one append at a time.
+
+    One process writes under a root: see lakehouse/lock.py, and lakehouse/writer_epoch.py for an object store. There a commit of
+    another process makes `begin` and `commit` raise CommitConflictError, and the process must end.
+    """
 
     def __init__(self, spark: "SparkSession", root: str, table: Table, *, fsync: bool = False) -> None:
         """`fsync`: on a local disk, each commit is on the disk when it returns, and what it names was before it."""
@@ -56,6 +62,7 @@ class Appender:
         self.lock = _LOCKS.setdefault(self.uri, threading.Lock())
         self.holds = log_holds(self.uri)
         self.holds.watch(self)
+        self.fence = fence_of(self.uri)
         if self._is_behind():
             self.log.update(False, self._nothing, self._nothing)
 
@@ -73,7 +80,11 @@ class Appender:
         """Delta's own transaction, on the newest version that this JVM knows; nobody else writes newer ones.
 
         Left to itself, Delta lists the whole log to look for them: 25 µs per commit that is kept, before each commit.
+
+        Raises:
+            CommitConflictError: another process has committed.
         """
+        self.check_version()
         return self.log.startTransaction(self._nothing, self._some(self.log.unsafeVolatileSnapshot()))
 
     @property
@@ -94,6 +105,15 @@ class Appender:
         following = f"{self.uri}/{log_name(self.log.unsafeVolatileSnapshot().version() + 1)}"
         path = self.path(following)
         return bool(path.getFileSystem(self.hadoop).exists(path))
+
+    def check_version(self) -> None:
+        """Compare the newest version that this JVM knows with the one that this process committed; the lock is held.
+
+        Raises:
+            CommitConflictError: another process has committed.
+        """
+        if self.fence is not None:
+            self.fence.check(self.version)
 
     def operation(self, user_metadata: str) -> Any:
         """Name of the operation in Delta's history of the commit."""
@@ -165,21 +185,34 @@ class Append:
             user_metadata: the commit's metadata (see lakehouse/commit_metadata.py); a function is called while nobody else
                 of this process may commit to the table.
             data_change: False where the same rows are only rearranged: readers that follow the table pass it over.
+
+        Raises:
+            CommitConflictError: another process has committed, or the object store reports this commit as another one.
         """
         written, paths, self._files, self.paths = self._files, self.paths, None, []
-        sequence = written if data_change and written is not None and not self._removed else None
+        fence = self._appender.fence
+        is_plain = data_change and written is not None and not self._removed and fence is None
+        sequence = written if is_plain else None
         if sequence is None:
             sequence = self._appender.to_seq(self._actions(written, data_change=data_change))
         if self._appender.fsync:
             sync_files(self._appender.folder, paths)
         with self._appender.lock:
+            self._appender.check_version()
             # Another thread (compaction) may have committed since this one began: Delta would list the log to see what.
             newest = self._appender.log.unsafeVolatileSnapshot().version()
             fresh = newest != self._transaction.readVersion()
             transaction = self._appender.transaction() if fresh else self._transaction
             told = user_metadata if isinstance(user_metadata, str) else user_metadata()
             operation = self._appender.operation(told)
-            version = self.committed = int(transaction.commit(sequence, operation))
+            try:
+                version = self.committed = int(transaction.commit(sequence, operation))
+            except Exception as error:
+                if fence is not None and is_put_conflict(error):
+                    raise fence.conflict() from error
+                raise
+            if fence is not None:
+                fence.version = version
         if self._appender.fsync:
             sync_files(self._appender.folder, [log_name(version)])
         return version
@@ -188,7 +221,10 @@ class Append:
         actions = [written.apply(i) for i in range(written.size())] if written is not None else []
         if not data_change:
             actions = [self._unchanged(action) for action in actions]
-        return actions + [self._remove(file, data_change) for file in self._removed.values()]
+        actions += [self._remove(file, data_change) for file in self._removed.values()]
+        if (fence := self._appender.fence) is not None:
+            actions.append(self._appender.action.fromJson(json.dumps(fence.action())))
+        return actions
 
     def _remove(self, file: "DataFile", data_change: bool) -> Any:
         action = {

@@ -9,6 +9,7 @@
 | retention | `retention`: days, keep_days | streaming/maintain/ | no |
 | join | `maintain`: joined, rows, date | streaming/maintain/ | no |
 | repair | `repair`: folder of what was set aside | streaming/repair_run.py | no |
+| takeover | `writer`: epoch, host, pid | lakehouse/writer_epoch.py | no |
 
 A commit may be of several kinds: an erasure repeats the newest mark. Commits of other programs have no metadata, or a text of
 theirs: both read as empty. Log cleaning never removes the newest commit that says how far its table is.

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from ingest.contract.errors import FatalError, UnavailableError
 from lakehouse.confine import Confinement
+from lakehouse.object_store import given_variables
 
 __all__ = ["JAVA_MODULES", "JvmOptions", "SparkJvm", "is_collector", "spark_home", "start_jvm"]
 
@@ -190,8 +191,13 @@ def _spawn(
         "pyspark-shell",
     ]
     # Settings in our environment may be secrets, and Spark needs none of them.
+    given = given_variables()
     env = {
-        **{name: value for name, value in os.environ.items() if not (name.startswith("TIDEGATE_") and "__" in name)},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if not (name.startswith("TIDEGATE_") and "__" in name) and name not in given
+        },
         "SPARK_HOME": str(home),
         "SPARK_CONNECT_MODE": "0",
         "PYSPARK_PYTHON": sys.executable,

@@ -1,7 +1,7 @@
 """Work of the writing process next to landing: requests, derived tables, maintenance, one after the other on one thread.
 
-A task that fails is counted and runs again later; it never stops the landing. Tasks run in Spark's pool `chores`, so a batch
-of the landing goes first.
+A task that fails is counted and runs again later; it never stops the landing, unless another writer has the tables. Tasks run in
+Spark's pool `chores`, so a batch of the landing goes first.
 """
 
 import logging
@@ -13,7 +13,9 @@ from importlib import import_module
 from typing import Any, Final
 
 from ingest.contract.errors import TidegateError
+from lakehouse.paths import is_local
 from lakehouse.requests import Request, run_pending
+from lakehouse.writer_epoch import CommitConflictError
 from streaming.derive.deriver import Deriver, derivations
 from streaming.writer_context import WriterContext
 
@@ -57,19 +59,24 @@ class BackgroundTask:
 
 
 def make_background_tasks(writer: WriterContext) -> list[BackgroundTask]:
-    """All background tasks of the writing process."""
+    """All background tasks of the writing process. Requests and SQL streams are files next to tables, which must be local."""
     from streaming.maintain.table_maintainer import TableMaintainer
     from streaming.sql.stream_supervisor import StreamSupervisor
 
-    deriver, streams = Deriver(derivations(writer)), StreamSupervisor(writer)
+    deriver = Deriver(derivations(writer))
     writer.background_tasks["derive"] = deriver.run_pass
+    derive = BackgroundTask("derive", writer.settings.derive_seconds, deriver.run_pass, rest=1.0)
+    maintain = BackgroundTask("maintain", writer.settings.maintain_seconds, TableMaintainer(writer).run_pass)
+    if not is_local(writer.root):
+        return [derive, maintain]
+    streams = StreamSupervisor(writer)
     return [
         BackgroundTask(
             "requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle_request(writer, request))
         ),
-        BackgroundTask("derive", writer.settings.derive_seconds, deriver.run_pass, rest=1.0),
+        derive,
         BackgroundTask("streams", STREAMS_SECONDS, streams.run, close=streams.close),
-        BackgroundTask("maintain", writer.settings.maintain_seconds, TableMaintainer(writer).run_pass),
+        maintain,
     ]
 
 
@@ -89,11 +96,12 @@ def handle_request(writer: WriterContext, request: Request) -> dict[str, Any]:
 
 
 class BackgroundTasks:
-    """Thread that runs the background tasks."""
+    """Thread that runs the background tasks. `conflict` is the error of a commit after which this process may write no more."""
 
     def __init__(self, writer: WriterContext, chores: Sequence[BackgroundTask]) -> None:
         self._writer, self._chores = writer, chores
         self._stop = threading.Event()
+        self.conflict: CommitConflictError | None = None
         self._thread = threading.Thread(target=self._run, name="chores", daemon=True)
 
     def start(self) -> None:
@@ -125,6 +133,9 @@ class BackgroundTasks:
                 chore.run()
             ended = time.monotonic()
             chore.failures, chore.due_at = 0, ended + max(chore.every_seconds, chore.rest * (ended - began))
+        except CommitConflictError as error:
+            self.conflict = error
+            self._stop.set()
         except Exception as error:
             chore.failures += 1
             self._writer.metrics.chore_failures.labels(chore.name).inc()

@@ -1,28 +1,34 @@
-"""The only writer of a set of tables: its locks, the check and creation of the tables, and its Spark session.
+"""The only writer of a set of tables: its locks or its writer epoch, the check and creation of the tables, its Spark session.
 
 The stream holds it while it runs; a command can hold it only while no stream runs.
 """
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ingest.kafka_settings import KafkaSettings
+from lakehouse.conditional_puts import check_conditional_put, conditional_conf, define_log_store
 from lakehouse.create import ensure_tables
 from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
 from lakehouse.lake_settings import LakeSettings
 from lakehouse.lock import WriterLock
+from lakehouse.object_store import is_s3, s3_spark_conf, use_s3
 from lakehouse.paths import is_local, to_path
 from lakehouse.session import LakeSession, open_session
+from lakehouse.writer_epoch import take_tables
 from monitoring.metrics.stream import StreamMetrics
 from streaming.kafka_source import LandedTopics
 from streaming.stream_settings import StreamSettings
 from streaming.writer_context import WriterContext
 
 __all__ = ["LockedWriter", "acquire_writer", "one_shot_writer"]
+
+logger = logging.getLogger("tidegate.streaming.writer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +41,29 @@ class LockedWriter:
 
     @contextmanager
     def session(self, jvm: JvmOptions, *, app_name: str) -> Iterator[LakeSession]:
-        """Yield a Spark session. Its JVM holds the locks too, so that a JVM without its process still keeps other writers out."""
+        """Yield a Spark session. Its JVM holds the locks too, so that a JVM without its process still keeps other writers out.
+
+        Raises:
+            ConfigError: the versions do not fit, or a setting lets two writers of an object store overwrite each other.
+            FatalError: the object store cannot be written, or does not have conditional puts.
+        """
+        buckets = [place for place in (self.lake.root, self.stream.checkpoint) if is_s3(place)]
+        store = s3_spark_conf(self.lake, self.stream.checkpoint)
+        if buckets:
+            store |= conditional_conf(self.stream.extra)
         session = open_session(
             replace(jvm, heap=self.stream.driver_memory),
             master=self.stream.master,
             app_name=app_name,
-            extra=self.stream.extra,
+            extra={**store, **self.stream.extra},
             secret=self.stream.auth_secret,
             keep_open=[lock.fd for lock in self.locks],
         )
         try:
+            if buckets:
+                define_log_store(session.spark)
+            for place in buckets:
+                check_conditional_put(session.spark, place)
             yield session
         finally:
             session.close()
@@ -52,22 +71,27 @@ class LockedWriter:
 
 @contextmanager
 def acquire_writer(lake: LakeSettings, stream: StreamSettings) -> Iterator[LockedWriter]:
-    """Yield the only writer while the block runs; all tables exist then.
+    """Yield the only writer while the block runs; all tables exist then. In an object store it takes over from an earlier writer.
 
     Raises:
         FatalError: another process writes there, or a table's log is damaged.
+        FencedError: another writer took over the tables of an object store at the same time.
     """
     lake = lake.model_copy(update={"root": _absolute(lake.root)})
     stream = stream.model_copy(update={"checkpoint": _absolute(stream.checkpoint)})
     with ExitStack() as cleanup:
         locks = _take_locks(lake, stream, cleanup)
         refuse_damaged(lake.root, ALL_TABLES)
+        use_s3(lake)
         ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
+        if is_s3(lake.root):
+            epoch = cleanup.enter_context(take_tables(lake.root, ALL_TABLES))
+            logger.info("writing the tables at %s with writer epoch %d", lake.root, epoch)
         yield LockedWriter(lake, stream, tuple(locks))
 
 
 def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -> list[WriterLock]:
-    """Lock the tables and the checkpoint on a local disk. In an object store nothing keeps a second writer out."""
+    """Lock what is on a local disk. Tables in an object store are taken over instead (lakehouse/writer_epoch.py)."""
     locks = []
     for uri, what in ((lake.root, "tables"), (stream.checkpoint, "checkpoint")):
         if is_local(uri):

@@ -26,6 +26,15 @@ _LOGIN_REFUSED: Final = (
 )
 _DISK_FULL: Final = ("No space left on device", "Disk quota exceeded", "not enough space")
 _DATA_LOSS: Final = ("KAFKA_DATA_LOSS", "data may have been lost", "data was lost", "OffsetOutOfRangeException")
+_STORE_AWAY: Final = (
+    "SdkClientException",
+    "S3Exception",
+    "AWSClientIOException",
+    "AWSServiceIOException",
+    "AWSStatus500Exception",
+)
+_OTHER_BATCH: Final = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected", "RemoteFileChangedException")
+"""The store, or Spark, finds a file of this checkpoint there that this stream was to put."""
 _EXECUTORS_LOST: Final = ("ExecutorLostFailure", "ExecutorDeadException", "FetchFailedException")
 _MEMORY: Final = ("OutOfMemoryError", "GC overhead limit")
 
@@ -50,15 +59,30 @@ def _classify(text: str, bootstrap_servers: str, log: str) -> TidegateError:
         return RetryableError(
             f"Tasks of Spark lost their executors four times; landing starts again. See {log}.", retry_after_seconds=5.0
         )
-    if _any(_KAFKA_AWAY + _LOGIN_REFUSED, text):
-        # The next start of the query logs in with the password that its file has then.
-        what = "refuses the login of [kafka]" if _any(_LOGIN_REFUSED, text) else "does not answer"
-        return RetryableError(f"Kafka at {bootstrap_servers} {what}; landing waits for it.", retry_after_seconds=1.0)
+    if away := _away(text, bootstrap_servers):
+        return away
     if _any(_MEMORY, text):
         return FatalError(
             f"Spark ran out of memory: raise stream.driver_memory or lower stream.max_records_per_batch. See {log}."
         )
     return FatalError(f"The landing query failed: {_first_line(text)}. See {log}.")
+
+
+def _away(text: str, bootstrap_servers: str) -> RetryableError | None:
+    if _any(_OTHER_BATCH, text):
+        return RetryableError(
+            "An earlier stream put a file into this checkpoint meanwhile; landing reads the checkpoint again."
+        )
+    if _any(_STORE_AWAY, text):
+        return RetryableError(
+            f"The object store does not answer, or does not accept a request ({_first_line(text)}); landing tries again.",
+            retry_after_seconds=2.0,
+        )
+    if _any(_KAFKA_AWAY + _LOGIN_REFUSED, text):
+        # The next start of the query logs in with the password that its file has then.
+        what = "refuses the login of [kafka]" if _any(_LOGIN_REFUSED, text) else "does not answer"
+        return RetryableError(f"Kafka at {bootstrap_servers} {what}; landing waits for it.", retry_after_seconds=1.0)
+    return None
 
 
 def _any(signs: tuple[str, ...], text: str) -> bool:

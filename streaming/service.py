@@ -29,9 +29,11 @@ from lakehouse.commit_metadata import encode_metadata
 from lakehouse.create import create_table
 from lakehouse.jvm import JvmOptions
 from lakehouse.lake_settings import LakeSettings
+from lakehouse.paths import table_uri
 from lakehouse.session import LakeSession
 from lakehouse.tables import DEAD_LETTERS, TABLES
 from lakehouse.tables import READINGS as READINGS_TABLE
+from lakehouse.writer_epoch import find_takeover
 from monitoring.metrics.stream import StreamMetrics
 from streaming.background_tasks import BackgroundTasks, make_background_tasks
 from streaming.decode import dead_letter_rows, decode_stream, landed_at, reading_rows
@@ -156,7 +158,7 @@ class LandingService:
         chores = BackgroundTasks(writer, make_background_tasks(writer))
         chores.start()
         try:
-            self._await(land, progress, stop)
+            self._await(land, chores, progress, stop)
         except TidegateError:
             raise
         except Exception as error:
@@ -165,10 +167,14 @@ class LandingService:
             chores.stop()
             self._drain(land)
 
-    def _await(self, land: LandQuery, progress: LandingProgress, stop: threading.Event) -> None:
+    def _await(
+        self, land: LandQuery, chores: BackgroundTasks, progress: LandingProgress, stop: threading.Event
+    ) -> None:
         self.state.set(ready=True, detail="landing")
         while not stop.wait(POLL_SECONDS):
             self._check_jvm()
+            if chores.conflict is not None:
+                raise chores.conflict
             if not land.query.isActive:
                 error = (
                     land.landing.failure
@@ -203,6 +209,9 @@ class LandingService:
             self._check_jvm(0.5)
         except FatalError as ended:
             return ended
+        # Two streams also meet in the checkpoint, and there Spark only says that a file exists.
+        if (taken := find_takeover(table_uri(self.lake.root, READINGS_TABLE.name))) is not None:
+            return taken
         return classify_query_failure(
             error, bootstrap_servers=self.kafka.bootstrap_servers, log=str(self.session.jvm.log)
         )

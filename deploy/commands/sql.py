@@ -131,9 +131,10 @@ def _ask_spark(
 ) -> "pa.Table":
     import tempfile
 
-    from deploy.local.artifacts import spark_jars
+    from deploy.local.artifacts import lake_jars
     from deploy.local.java import find_java
     from lakehouse.jvm import JvmOptions
+    from lakehouse.object_store import s3_spark_conf
     from lakehouse.query import SPARK_CONF, run_spark_sql
     from lakehouse.session import open_session
 
@@ -141,14 +142,13 @@ def _ask_spark(
     java = find_java()
     typer.echo("Starting Spark; this takes some seconds.", err=True)
     with tempfile.TemporaryDirectory(prefix="tidegate-sql-") as logs:
-        jvm = JvmOptions(
-            java.home, tuple(spark_jars()), Path(logs), settings.stream.driver_memory, tuple(java.gc_options)
-        )
+        jars = lake_jars(settings.lake.root, progress=lambda text: typer.echo(text, err=True))
+        jvm = JvmOptions(java.home, tuple(jars), Path(logs), settings.stream.driver_memory, tuple(java.gc_options))
         session = open_session(
             jvm,
             master="local[*]" if master.startswith("local") else master,
             app_name="tidegate-sql",
-            extra={**SPARK_CONF, **settings.stream.extra},
+            extra={**SPARK_CONF, **s3_spark_conf(settings.lake), **settings.stream.extra},
             secret=settings.stream.auth_secret,
         )
         try:

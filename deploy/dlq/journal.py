@@ -20,6 +20,7 @@ import msgspec
 
 from ingest.contract.errors import FatalError
 from lakehouse.lock import WriterLock
+from lakehouse.object_store import put_object
 from lakehouse.paths import is_local, to_path
 
 if TYPE_CHECKING:
@@ -202,8 +203,7 @@ class _Folder:
 
     def write(self, name: str, content: bytes) -> None:
         if self.path is None:
-            with self._store().open_output_stream(name) as out:
-                out.write(content)
+            put_object(self._uri, name, content)
             return
         part = self.path / f".{name}.part"
         with part.open("wb") as file:

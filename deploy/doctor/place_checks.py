@@ -10,15 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from deploy.local import artifacts
 from deploy.local.preflight import DISK_NEEDED_BYTES, PreflightCheck
 from deploy.settings import Settings
-from ingest.contract.errors import TidegateError
+from lakehouse.object_store import is_s3, put_object
 from lakehouse.paths import is_local, to_path
 
 __all__ = ["check_places", "check_spark"]
 
-_BUCKETS: Final = ("s3", "s3a", "s3n")
+_IMPATIENT: Final = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry_timeout": "10s"}
 _YARN_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _SHARED: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -38,20 +37,31 @@ def check_places(settings: Settings) -> Iterator[PreflightCheck]:
 
 
 def _remote(settings: Settings) -> PreflightCheck:
-    """Judge what Spark needs for a bucket; this process cannot write there as Spark does."""
+    """Write, read and delete a small object; Spark's own client is tested by the stream when it starts."""
     root = settings.lake.root
-    scheme = root.partition("://")[0]
-    given = " ".join(f"{name} {value}" for name, value in settings.stream.extra.items())
+    if not is_s3(root):
+        text = f"{root} is not on this machine, so this check did not write there"
+        fix = "Start the stream: it fails at its first commit if it may not write."
+        return PreflightCheck("tables", "warn", text, fix)
+    name, content = f"_tidegate/doctor-{uuid.uuid4().hex[:8]}", b"{}"
     try:
-        has = any("hadoop-aws" in jar.name for jar in artifacts.spark_jars())
-    except TidegateError:
-        has = False
-    if scheme in _BUCKETS and not has and "hadoop-aws" not in given:
-        text = f"Spark has no file system for {root}: the JVM parts do not include hadoop-aws"
-        fix = "Name hadoop-aws and its SDK in stream.extra (spark.jars), or give lake.root a local folder."
+        from deltalake.fs import DeltaStorageHandler
+        from pyarrow.fs import PyFileSystem
+
+        files = PyFileSystem(DeltaStorageHandler(root, options=_IMPATIENT))
+        put_object(root, name, content, _IMPATIENT)
+        with files.open_input_stream(name) as stream:
+            is_same = stream.readall() == content
+        files.delete_file(name)
+    except Exception as error:
+        text = f"cannot write to {root} ({' '.join(str(error).split())[:300]})"
+        fix = "Check lake.root, lake.s3_endpoint, lake.s3_region, the keys, and the rights to the bucket."
         return PreflightCheck("tables", "fail", text, fix)
-    text = f"{root} is not on this machine, so this check did not write there"
-    return PreflightCheck("tables", "warn", text, "Start the stream: it fails at its first commit if it may not write.")
+    if not is_same:
+        return PreflightCheck("tables", "fail", f"{root} returns another content than was written", "Check the store.")
+    return PreflightCheck(
+        "tables", "ok", f"{root} is writable; the stream tests the store's conditional puts when it starts"
+    )
 
 
 def _existing(path: Path) -> Path:

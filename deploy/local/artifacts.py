@@ -23,6 +23,7 @@ from deploy.local import maven
 from deploy.local.environment import ProgressLine
 from deploy.local.java import find_java
 from ingest.contract.errors import TidegateError, UnavailableError
+from lakehouse.object_store import is_s3
 
 __all__ = [
     "Group",
@@ -31,6 +32,7 @@ __all__ = [
     "fetch_jars",
     "jmx_agent",
     "kafka_classpath",
+    "lake_jars",
     "main",
     "pyspark_jar",
     "read_lock",
@@ -38,7 +40,7 @@ __all__ = [
     "zookeeper_classpath",
 ]
 
-Group = Literal["spark", "kafka", "zookeeper", "all", "jmx"]
+Group = Literal["spark", "kafka", "zookeeper", "s3", "all", "jmx"]
 LOCK_FILE = Path(__file__).with_name("jars.lock")
 POLL_SECONDS = 0.1
 TOLD_EVERY_SECONDS = 1.5
@@ -49,6 +51,8 @@ _MEMBERS = {
     "kafka": ("both", "kafka"),
     # Kafka's last version that runs with a ZooKeeper; a test bed that asks for it fetches it, `make setup` does not.
     "zookeeper": ("kafka", "zookeeper"),
+    # The client of an object store; a stream whose tables or checkpoint are there fetches it, `make setup` does not.
+    "s3": ("s3",),
     "all": ("both", "spark", "kafka", "jmx"),
     "jmx": ("jmx",),
 }
@@ -153,6 +157,27 @@ def spark_jars(cache: Path | None = None) -> list[Path]:
     return [_located(jar, cache) for jar in read_lock() if jar.part in _MEMBERS["spark"]]
 
 
+def lake_jars(*places: str, progress: Callable[[str], None], cache: Path | None = None) -> list[Path]:
+    """Return the jars that Spark needs for tables and checkpoints at these places, and fetch those of S3 if one needs them.
+
+    Raises:
+        UnavailableError: a part cannot be had; names it and the next step.
+    """
+    jars = spark_jars(cache)
+    if any(is_s3(place) for place in places):
+        try:
+            fetch_jars("s3", progress, cache=cache)
+        except OSError as error:
+            message = (
+                f"The JVM parts for {', '.join(filter(is_s3, places))} cannot be written to {cache or cache_dir()} "
+                f"({error.strerror}). Run `python -m deploy.local.artifacts s3` as a user who may write there, or when an image "
+                "is built."
+            )
+            raise UnavailableError(message) from error
+        jars += [_located(jar, cache) for jar in read_lock() if jar.part == "s3"]
+    return jars
+
+
 def kafka_classpath(cache: Path | None = None) -> list[Path]:
     """All that the embedded Kafka and its tools run on: own jars, then those shared with pyspark."""
     own = [_located(jar, cache) for jar in read_lock() if jar.part in _MEMBERS["kafka"]]
@@ -176,7 +201,8 @@ def jmx_agent(cache: Path | None = None) -> Path:
 def _located(jar: Jar, cache: Path | None) -> Path:
     path = (cache or cache_dir()) / jar.file_name
     if not path.is_file():
-        fetcher = "tidegate cluster up --zookeeper" if jar.part == "zookeeper" else "make setup"
+        special = {"zookeeper": "tidegate cluster up --zookeeper", "s3": "python -m deploy.local.artifacts s3"}
+        fetcher = special.get(jar.part, "make setup")
         message = f"The JVM part {jar.coordinate} is not in {path.parent}; run `{fetcher}` to fetch it."
         raise UnavailableError(message)
     return path

@@ -8,6 +8,7 @@ import pytest
 from deltalake import write_deltalake
 
 from deploy.cli import run
+from deploy.dlq.journal import RedriveJournal, read_journal
 from lakehouse.object_store import use_s3
 from tests.support.bucket import Bucket
 
@@ -39,3 +40,13 @@ def test_tables_in_a_bucket_are_read_with_the_keys_of_the_settings(
     )
     assert json.loads(capsys.readouterr().out) == [{"reason": "bad_json", "n": 2}]
     assert run(["tables", "show", "dead_letters", "--config", str(config)]) == 0
+
+
+def test_a_redrive_writes_its_journal_to_the_bucket(bucket: Bucket, environment: None) -> None:
+    root = bucket.lake("redriven").root
+    use_s3(bucket.lake("redriven"))
+    for run_number in (1, 2):
+        journal = RedriveJournal(root, run_number)
+        journal.append([journal.entry(("t", 0, 7, 1, 1), "accepted")])
+        journal.close()
+    assert read_journal(root).select(["offset", "attempts"]).to_pylist() == [{"offset": 7, "attempts": 2}]

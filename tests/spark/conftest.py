@@ -23,10 +23,13 @@ from ingest.contract.dead_letter import DeadLetterRecord, cut_payload, encode_de
 from ingest.contract.reading import Reading, ReadingRecord, encode_record
 from ingest.contract.reasons import Reason
 from ingest.kafka_settings import KafkaSettings
+from lakehouse.conditional_puts import conditional_conf
 from lakehouse.create import ensure_tables
 from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
+from lakehouse.lake_settings import LakeSettings
+from lakehouse.object_store import s3_spark_conf
 from lakehouse.session import LakeSession, open_session
 from lakehouse.tables import TABLES
 from monitoring.metrics.stream import StreamMetrics
@@ -36,6 +39,8 @@ from streaming.landing_progress import LandingProgress
 from streaming.repair_run import RepairSubject, apply
 from streaming.start_landing import LandQuery, open_check, start_landing
 from streaming.stream_settings import StreamSettings
+
+COMMIT_ATTEMPTS = "spark.databricks.delta.maxCommitAttempts"
 
 
 @pytest.fixture(scope="session")
@@ -47,17 +52,20 @@ def spark_metrics_port() -> int:
 @pytest.fixture(scope="session")
 def jvm_options(tmp_path_factory: pytest.TempPathFactory, spark_metrics_port: int) -> JvmOptions:
     artifacts.fetch_jars("all", lambda text: None)
+    jars = artifacts.lake_jars("s3a://lake", progress=lambda text: None)
     java = find_java()
     # Compiling less is worth more than running faster in a session of short queries. With one compiler the JVM reserves 48 MB
     # for code: that is full after some hundred tests, and clearing it took more than a quarter of the session's CPU time.
     compiling = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=512m")
     flags = (*java.gc_options, *compiling, *spark_flags("127.0.0.1", spark_metrics_port))
-    return JvmOptions(java.home, tuple(artifacts.spark_jars()), tmp_path_factory.mktemp("spark"), flags=flags)
+    return JvmOptions(java.home, tuple(jars), tmp_path_factory.mktemp("spark"), flags=flags)
 
 
 @pytest.fixture(scope="session")
-def lake(jvm_options: JvmOptions) -> Iterator[LakeSession]:
-    session = open_session(jvm_options)
+def lake(jvm_options: JvmOptions, bucket_settings: LakeSettings) -> Iterator[LakeSession]:
+    """Spark, which also reaches the bucket of the tests, whose server need not run; its commits are tried again, as on a disk."""
+    conf = {**s3_spark_conf(bucket_settings), **conditional_conf()}
+    session = open_session(jvm_options, extra={name: conf[name] for name in conf if name != COMMIT_ATTEMPTS})
     yield session
     session.close()
 

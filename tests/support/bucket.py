@@ -1,15 +1,17 @@
-"""An S3 server (moto) with a bucket; `from tests.support.bucket import Bucket`."""
+"""An S3 server (moto) with a bucket, and a faulty connection to it; `from tests.support.bucket import Bucket`."""
 
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,8 @@ from deploy.local.ports import choose_port
 from lakehouse.lake_settings import LakeSettings
 
 NAME = "lake"
+_HOP = ("connection", "content-length", "expect", "host", "keep-alive", "transfer-encoding")
+"""Headers of one connection."""
 _LINE = re.compile(r'"(?P<method>[A-Z]+) (?P<path>\S+) HTTP')
 
 
@@ -112,3 +116,58 @@ def ask(
         return answer.status, answer.getheaders(), answer.read()
     finally:
         connection.close()
+
+
+class FaultyConnection:
+    """A server that passes requests on to a bucket and notes its puts: path -> whether all had the condition that none exists.
+
+    With `lose_next` it answers 500 to the next put of a commit that the bucket took. With `careless` it passes no condition on,
+    like a store that does not know them.
+    """
+
+    def __init__(self, bucket: Bucket, *, careless: bool = False) -> None:
+        self.lose_next, self.lost, self.careless = False, 0, careless
+        self.puts: dict[str, bool] = {}
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def _pass_on(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                left_out = (*_HOP, *(["if-none-match"] if outer.careless else []))
+                given = {name: text for name, text in self.headers.items() if name.lower() not in left_out}
+                if self.command == "PUT":
+                    path = self.path.partition("?")[0]
+                    outer.puts[path] = self.headers.get("If-None-Match") == "*" and outer.puts.get(path, True)
+                status, headers, content = ask(bucket.endpoint, self.command, self.path, given, body)
+                if outer.lose_next and self.command == "PUT" and "_delta_log/" in self.path and status == HTTPStatus.OK:
+                    outer.lose_next, outer.lost = False, outer.lost + 1
+                    status, headers, content = HTTPStatus.INTERNAL_SERVER_ERROR, [], b""
+                self.send_response(status)
+                for name, text in headers:
+                    if name.lower() not in _HOP and name.lower() not in ("date", "server"):
+                        self.send_header(name, text)
+                if self.command != "HEAD":
+                    self.send_header("Content-Length", str(len(content)))
+                else:
+                    self.send_header("Content-Length", dict(headers).get("Content-Length", "0"))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(content)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on
+
+            def log_message(self, *given: object) -> None:
+                """Print nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the server."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

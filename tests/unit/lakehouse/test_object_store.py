@@ -1,12 +1,14 @@
-"""Login and address of an object store, as delta-rs finds them."""
+"""Login and address of an object store, as Spark and delta-rs get them: the same for both, and no secret where people see it."""
 
 import os
+import re
 
 import pytest
 
 from ingest.contract.errors import ConfigError
 from lakehouse.lake_settings import LakeSettings
-from lakehouse.object_store import is_s3, use_s3
+from lakehouse.object_store import given_variables, is_s3, s3_spark_conf, use_s3
+from lakehouse.session import MASKED_NAMES
 
 KEYS = {"s3_access_key": "access-id", "s3_secret_key": "hush-hush"}
 
@@ -22,6 +24,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY", "SESSION_TOKEN", "REGION", "ENDPOINT_URL", "ALLOW_HTTP"):
         monkeypatch.setenv(f"AWS_{name}", "")  # so that it is put back afterwards
     monkeypatch.setenv("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "")
+    monkeypatch.setattr("lakehouse.object_store._given", set())
 
 
 def test_only_s3_uris_are_of_an_object_store() -> None:
@@ -31,11 +34,52 @@ def test_only_s3_uris_are_of_an_object_store() -> None:
     ]
 
 
-def test_without_keys_the_login_of_the_environment_stays(environment: None) -> None:
+def test_local_tables_need_no_setting_of_a_store() -> None:
+    assert s3_spark_conf(lake("/tables", **KEYS), "/checkpoint") == {}
+
+
+def test_spark_gets_address_and_login() -> None:
+    conf = s3_spark_conf(lake(s3_endpoint="http://store:9000", **KEYS), "s3a://lake/checkpoint")
+    assert conf["spark.sql.streaming.checkpointFileManagerClass"].endswith(".AbortableStreamBasedCheckpointFileManager")
+    assert conf["spark.hadoop.fs.s3a.endpoint"] == "http://store:9000"
+    assert conf["spark.hadoop.fs.s3a.path.style.access"] == "true"
+    assert conf["spark.hadoop.fs.s3a.access.key"] == "access-id"
+    assert conf["spark.hadoop.fs.s3a.aws.credentials.provider"].endswith(".SimpleAWSCredentialsProvider")
+
+
+def test_each_setting_with_a_key_is_masked_where_spark_shows_settings() -> None:
+    conf = s3_spark_conf(lake(**KEYS, s3_session_token="soon-over"))
+    secrets = [name for name, value in conf.items() if value in ("access-id", "hush-hush", "soon-over")]
+    assert len(secrets) == 3
+    assert all(re.search(MASKED_NAMES, name) for name in secrets)
+    assert conf["spark.hadoop.fs.s3a.aws.credentials.provider"].endswith(".TemporaryAWSCredentialsProvider")
+
+
+def test_both_clients_use_the_region_of_the_environment_unless_one_is_set(
+    environment: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def of(**more: object) -> tuple[str | None, str]:
+        use_s3(lake(**more))
+        return s3_spark_conf(lake(**more)).get("spark.hadoop.fs.s3a.endpoint.region"), os.environ["AWS_REGION"]
+
+    assert of() == (None, "")
+    assert of(s3_endpoint="http://store:9000") == ("us-east-1", "")
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    assert of() == ("eu-west-1", "eu-west-1")
+    assert of(s3_region="eu-north-1") == ("eu-north-1", "eu-north-1")
+
+
+def test_a_local_checkpoint_keeps_its_own_files(environment: None) -> None:
+    assert "spark.sql.streaming.checkpointFileManagerClass" not in s3_spark_conf(lake(), "/checkpoint")
+
+
+def test_without_keys_the_clients_find_the_login_themselves(environment: None) -> None:
+    assert not [name for name in s3_spark_conf(lake()) if "credentials" in name or "key" in name]
     os.environ["AWS_ACCESS_KEY_ID"] = "of the machine"
     use_s3(lake())
     assert os.environ["AWS_ACCESS_KEY_ID"] == "of the machine"
     assert os.environ["AWS_REGION"] == ""
+    assert given_variables() == set()
 
 
 def test_local_tables_change_no_variable(environment: None) -> None:
@@ -45,9 +89,10 @@ def test_local_tables_change_no_variable(environment: None) -> None:
 
 def test_half_a_login_is_rejected_without_its_value(environment: None) -> None:
     for half in ({"s3_access_key": "access-id"}, {"s3_secret_key": "hush-hush"}, {"s3_session_token": "soon-over"}):
-        with pytest.raises(ConfigError, match="does not log in to the object store") as caught:
-            use_s3(lake(**half))
-        assert next(iter(half.values())) not in str(caught.value)
+        for use in (s3_spark_conf, use_s3):
+            with pytest.raises(ConfigError, match="does not log in to the object store") as caught:
+                use(lake(**half))
+            assert next(iter(half.values())) not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -63,3 +108,4 @@ def test_delta_rs_gets_the_same_address_and_login(
     assert os.environ["AWS_ALLOW_HTTP"] == "true"
     assert os.environ["AWS_REGION"] == "eu-north-1"
     assert (os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"]) == ("access-id", "hush-hush")
+    assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= given_variables()

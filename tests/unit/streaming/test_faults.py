@@ -27,6 +27,12 @@ from streaming.query_failures import classify_query_failure
             "refuses the login",
         ),
         ("[KAFKA_DATA_LOSS.X] Some data may have been lost", FatalError, "No record is skipped without a report"),
+        (
+            "org.apache.hadoop.fs.s3a.AWSClientIOException: create file: Connect to lake:9000 failed: Connection refused",
+            RetryableError,
+            "The object store does not answer",
+        ),
+        ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.", RetryableError, "reads the checkpoint again"),
         ("java.lang.OutOfMemoryError: Java heap space", FatalError, "driver_memory"),
         ("Most recent failure: Lost task 0.3: ExecutorLostFailure (executor 2 exited)", RetryableError, "executor"),
         ("Most recent failure reason: FetchFailedException: Connection refused: /h:7337", RetryableError, "executors"),
