@@ -21,6 +21,7 @@ SHORT_FORMS = {
     "spark/test_deploy_mutants.py": "the same test with every second fault",
     "spark/test_lakehouse_query_server.py": "unit/lakehouse/test_confine.py::test_files",
     "spark/test_streaming_executors.py": "spark/test_streaming_executors.py::test_executors_judge_copies",
+    "spark/test_streaming_overtaken.py": "spark/test_lakehouse_object_store.py::test_a_writer_that_was_overtaken",
     "spark/test_streaming_power_cut.py": "the same test with the first subsets",
     "spark/test_streaming_service.py": "the same test with two kills",
     "spark/test_streaming_worker_killed.py": "spark/test_streaming_executors.py::test_executors_judge_copies",
