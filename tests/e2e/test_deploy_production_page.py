@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.promise("P1"),
     *(
         pytest.mark.skipif(shutil.which(name) is None, reason=f"{name} is not on this machine")
-        for name in ("mosquitto", "prometheus", "java")
+        for name in ("mosquitto", "prometheus", "java", "curl", "openssl")
     ),
 ]
 
