@@ -120,7 +120,10 @@ def is_put_conflict(error: BaseException) -> bool:
 
 
 def _not_writable(root: str, error: BaseException) -> FatalError:
-    message = f"Cannot write to {root}: {_reason(error)}. Check lake.root, the login and the bucket's rights."
+    message = (
+        f"Cannot write to {root}: {_reason(error)}. Check lake.root, lake.s3_endpoint, lake.s3_access_key, lake.s3_secret_key "
+        "and the rights to the bucket."
+    )
     return FatalError(message)
 
 

@@ -5,21 +5,37 @@ delta-rs puts a commit only if its version does not exist; for Spark see lakehou
 """
 
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from ingest.contract.errors import ConfigError
+from ingest.contract.errors import ConfigError, UnavailableError
 from lakehouse.lake_settings import LakeSettings
 
-__all__ = ["SCHEMES", "given_variables", "is_s3", "put_object", "s3_spark_conf", "use_s3"]
+__all__ = [
+    "IMPATIENT",
+    "SCHEMES",
+    "given_variables",
+    "is_s3",
+    "put_object",
+    "s3_spark_conf",
+    "store_errors",
+    "store_text",
+    "use_s3",
+]
 
 SCHEMES: Final = ("s3a", "s3")
+IMPATIENT: Final = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry_timeout": "10s"}
+"""Options of delta-rs's client for a question that somebody waits for; by default it asks a silent store for three minutes."""
 
 _CHECKPOINTS: Final = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 _PREFIX: Final = "spark.hadoop.fs.s3a."
 _REGION: Final = "us-east-1"
 _HADOOP: Final = "org.apache.hadoop.fs.s3a."
+
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 _given: set[str] = set()
 
@@ -113,6 +129,32 @@ def use_s3(lake: LakeSettings) -> None:
 def given_variables() -> frozenset[str]:
     """Return the variables that `use_s3` set in this process; its children get the settings in files instead."""
     return frozenset(_given)
+
+
+def store_text(error: BaseException | str) -> str:
+    """Return in one line what delta-rs's client, which writes a tree of causes, says of an error: the outermost and innermost."""
+    lines = [line.strip(" \t↳") for line in _COLOUR.sub("", str(error)).splitlines()]
+    lines = [line.removeprefix("Kernel error -> ") for line in lines if line] or ["no message"]
+    return ": ".join(lines[:: max(1, len(lines) - 1)])[:300].rstrip(".")
+
+
+@contextmanager
+def store_errors(root: str) -> Iterator[None]:
+    """Give errors of delta-rs's client in the block a sentence, if the tables are in an object store.
+
+    Raises:
+        UnavailableError: the store does not answer, or does not accept a request.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not is_s3(root):
+            raise
+        message = (
+            f"Cannot use the tables at {root}: {store_text(error)}. Wait until the object store answers, or check lake.root, "
+            "lake.s3_endpoint, the keys and the rights to the bucket. Then start again."
+        )
+        raise UnavailableError(message) from error
 
 
 def put_object(uri: str, name: str, content: bytes, options: Mapping[str, str] | None = None) -> None:

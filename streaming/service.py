@@ -213,7 +213,11 @@ class LandingService:
         if (taken := find_takeover(table_uri(self.lake.root, READINGS_TABLE.name))) is not None:
             return taken
         return classify_query_failure(
-            error, bootstrap_servers=self.kafka.bootstrap_servers, log=str(self.session.jvm.log)
+            error,
+            bootstrap_servers=self.kafka.bootstrap_servers,
+            log=str(self.session.jvm.log),
+            root=self.lake.root,
+            checkpoint=self.settings.checkpoint,
         )
 
 

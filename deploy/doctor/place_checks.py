@@ -12,12 +12,11 @@ from typing import Final
 
 from deploy.local.preflight import DISK_NEEDED_BYTES, PreflightCheck
 from deploy.settings import Settings
-from lakehouse.object_store import is_s3, put_object
+from lakehouse.object_store import IMPATIENT, is_s3, put_object
 from lakehouse.paths import is_local, to_path
 
 __all__ = ["check_places", "check_spark"]
 
-_IMPATIENT: Final = {"timeout": "10s", "connect_timeout": "5s", "max_retries": "1", "retry_timeout": "10s"}
 _YARN_FOLDERS: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _SHARED: Final = stat.S_IRWXG | stat.S_IRWXO
 
@@ -48,8 +47,8 @@ def _remote(settings: Settings) -> PreflightCheck:
         from deltalake.fs import DeltaStorageHandler
         from pyarrow.fs import PyFileSystem
 
-        files = PyFileSystem(DeltaStorageHandler(root, options=_IMPATIENT))
-        put_object(root, name, content, _IMPATIENT)
+        files = PyFileSystem(DeltaStorageHandler(root, options=IMPATIENT))
+        put_object(root, name, content, IMPATIENT)
         with files.open_input_stream(name) as stream:
             is_same = stream.readall() == content
         files.delete_file(name)
