@@ -11,13 +11,13 @@ from pathlib import Path
 
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.conditional_puts import check_conditional_put, conditional_conf, define_log_store
-from lakehouse.create import ensure_tables
+from lakehouse.create import check_tables, ensure_tables
 from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
 from lakehouse.lake_settings import LakeSettings
 from lakehouse.lock import WriterLock
-from lakehouse.object_store import is_s3, s3_spark_conf, use_s3
+from lakehouse.object_store import is_s3, s3_spark_conf, store_errors, use_s3
 from lakehouse.paths import is_local, to_path
 from lakehouse.session import LakeSession, open_session
 from lakehouse.writer_epoch import take_tables
@@ -41,41 +41,54 @@ class LockedWriter:
 
     @contextmanager
     def session(self, jvm: JvmOptions, *, app_name: str) -> Iterator[LakeSession]:
-        """Yield a Spark session. Its JVM holds the locks too, so that a JVM without its process still keeps other writers out.
+        """Yield a Spark session; all tables exist then.
+
+        The JVM holds the locks too, so that a JVM without its process still keeps other writers out. The tables of an object
+        store are taken over from an earlier writer when this session can write there, and not before.
 
         Raises:
             ConfigError: the versions do not fit, or a setting lets two writers of an object store overwrite each other.
             FatalError: the object store cannot be written, or does not have conditional puts.
+            FencedError: another writer took over the tables at the same time.
+            UnavailableError: the object store does not answer.
         """
         buckets = [place for place in (self.lake.root, self.stream.checkpoint) if is_s3(place)]
         store = s3_spark_conf(self.lake, self.stream.checkpoint)
         if buckets:
             store |= conditional_conf(self.stream.extra)
-        session = open_session(
-            replace(jvm, heap=self.stream.driver_memory),
-            master=self.stream.master,
-            app_name=app_name,
-            extra={**store, **self.stream.extra},
-            secret=self.stream.auth_secret,
-            keep_open=[lock.fd for lock in self.locks],
-        )
-        try:
-            if buckets:
-                define_log_store(session.spark)
-            for place in buckets:
-                check_conditional_put(session.spark, place)
-            yield session
-        finally:
-            session.close()
+        with ExitStack() as cleanup:
+            session = open_session(
+                replace(jvm, heap=self.stream.driver_memory),
+                master=self.stream.master,
+                app_name=app_name,
+                extra={**store, **self.stream.extra},
+                secret=self.stream.auth_secret,
+                keep_open=[lock.fd for lock in self.locks],
+            )
+            try:
+                if buckets:
+                    define_log_store(session.spark)
+                for place in buckets:
+                    check_conditional_put(session.spark, place)
+                if is_s3(self.lake.root):
+                    self._take_tables(cleanup)
+                yield session
+            finally:
+                session.close()
+
+    def _take_tables(self, cleanup: ExitStack) -> None:
+        with store_errors(self.lake.root):
+            epoch = cleanup.enter_context(take_tables(self.lake.root, ALL_TABLES, lambda: _ensure(self.lake)))
+        logger.info("writing the tables at %s with writer epoch %d", self.lake.root, epoch)
 
 
 @contextmanager
 def acquire_writer(lake: LakeSettings, stream: StreamSettings) -> Iterator[LockedWriter]:
-    """Yield the only writer while the block runs; all tables exist then. In an object store it takes over from an earlier writer.
+    """Yield the only writer while the block runs. Local tables exist then; those of an object store are checked, not changed.
 
     Raises:
-        FatalError: another process writes there, or a table's log is damaged.
-        FencedError: another writer took over the tables of an object store at the same time.
+        FatalError: another process writes there, a table's log is damaged, or a table has other columns.
+        UnavailableError: the object store does not answer.
     """
     lake = lake.model_copy(update={"root": _absolute(lake.root)})
     stream = stream.model_copy(update={"checkpoint": _absolute(stream.checkpoint)})
@@ -83,11 +96,16 @@ def acquire_writer(lake: LakeSettings, stream: StreamSettings) -> Iterator[Locke
         locks = _take_locks(lake, stream, cleanup)
         refuse_damaged(lake.root, ALL_TABLES)
         use_s3(lake)
-        ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
         if is_s3(lake.root):
-            epoch = cleanup.enter_context(take_tables(lake.root, ALL_TABLES))
-            logger.info("writing the tables at %s with writer epoch %d", lake.root, epoch)
+            with store_errors(lake.root):
+                check_tables(lake.root, ALL_TABLES.values())
+        else:
+            _ensure(lake)
         yield LockedWriter(lake, stream, tuple(locks))
+
+
+def _ensure(lake: LakeSettings) -> None:
+    ensure_tables(lake.root, ALL_TABLES.values(), log_retention_hours=lake.log_retention_hours)
 
 
 def _take_locks(lake: LakeSettings, stream: StreamSettings, cleanup: ExitStack) -> list[WriterLock]:

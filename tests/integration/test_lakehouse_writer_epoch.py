@@ -1,6 +1,6 @@
 """Writer epochs in the logs of tables on a real S3 server: who takes the tables over, and in which order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,11 +12,12 @@ from deploy.doctor.place_checks import check_places
 from deploy.settings import Settings
 from ingest.contract.errors import UnavailableError
 from lakehouse.create import ensure_tables
+from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.lake_settings import LakeSettings
 from lakehouse.object_store import use_s3
 from lakehouse.tables import TABLES
 from lakehouse.writer_epoch import WRITER, CommitConflictError, FencedError, fence_of, take_tables
-from tests.support.bucket import Bucket
+from tests.support.bucket import Bucket, FaultyConnection
 
 
 @pytest.fixture
@@ -127,6 +128,61 @@ def test_a_start_that_is_overtaken_after_its_first_table_ends(root: str, monkeyp
     with pytest.raises(FencedError, match="writer epoch 2, this one has 1"), take_tables(root, TABLES):
         pytest.fail("it took them")
     assert epochs(root) == dict.fromkeys(TABLES, 2)
+
+
+@pytest.fixture
+def line(root: str, bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyConnection]:
+    """A faulty connection, which delta-rs uses from now on."""
+    connection = FaultyConnection(bucket)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", connection.endpoint)
+    yield connection
+    connection.close()
+
+
+@pytest.mark.parametrize(("lost_at", "epoch"), [(0, 2), (1, 1), (len(TABLES) - 1, 1)])
+def test_a_lost_answer_to_a_start_does_not_look_like_another_writer(
+    root: str, line: FaultyConnection, lost_at: int, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """delta-rs puts again, and hears that the version exists. In the first table the start takes the next epoch."""
+    meanwhile(monkeypatch, lambda count: setattr(line, "lose_next", count == lost_at))
+    with take_tables(root, TABLES) as taken:
+        assert line.lost == 1
+        assert (taken, epochs(root)) == (epoch, dict.fromkeys(TABLES, epoch))
+        for name in TABLES:
+            fence = fence_of(f"{root}/{name}")
+            assert fence is not None
+            fence.check(DeltaTable(f"{root}/{name}").version())
+
+
+def test_tables_change_only_after_they_are_taken(root: str) -> None:
+    """So a writer whose commit meets an alteration finds the epoch, and does not start again to take the tables back."""
+    seen: list[type[CommitConflictError]] = []
+
+    def alter() -> None:
+        commit(uri)
+        assert old is not None
+        seen.append(type(old.conflict()))
+        ensure_tables(root, ALL_TABLES.values(), log_retention_hours=48)
+
+    uri = f"{root}/readings"
+    with take_tables(root, TABLES):
+        old = fence_of(uri)
+        with take_tables(root, ALL_TABLES, alter) as epoch:
+            assert (epoch, seen) == (2, [FencedError])
+            for name in ALL_TABLES:
+                table, fence = DeltaTable(f"{root}/{name}"), fence_of(f"{root}/{name}")
+                assert table.transaction_version(WRITER) == 2
+                assert fence is not None
+                assert (fence.epoch, fence.version) == (2, table.version())
+
+
+def test_a_start_that_is_overtaken_while_it_alters_tables_ends(root: str) -> None:
+    def alter() -> None:
+        with take_tables(root, TABLES):
+            pass
+
+    with pytest.raises(FencedError, match="writer epoch 2, this one has 1"), take_tables(root, TABLES, alter):
+        pytest.fail("it took them")
 
 
 def test_a_start_that_never_gets_a_commit_in_says_so(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
