@@ -9,8 +9,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -33,7 +33,7 @@ from lakehouse.paths import table_uri
 from lakehouse.session import LakeSession
 from lakehouse.tables import DEAD_LETTERS, TABLES
 from lakehouse.tables import READINGS as READINGS_TABLE
-from lakehouse.writer_epoch import find_takeover
+from lakehouse.writer_epoch import CommitConflictError, fence_of, find_takeover, refuse_overtaken
 from monitoring.metrics.stream import StreamMetrics
 from streaming.background_tasks import BackgroundTasks, make_background_tasks
 from streaming.decode import dead_letter_rows, decode_stream, landed_at, reading_rows
@@ -133,7 +133,7 @@ class LandingService:
 
     def _is_behind(self) -> bool:
         """Return whether Kafka has unread records: landing them is enough warm-up."""
-        with suppress(TidegateError):
+        with suppress(TidegateError, OSError):
             mark = newest_mark(self.lake.root, "readings")
             topic = self.topics.readings
             return mark is not None and record_count(mark.ends, {topic: end_offsets(self.kafka, topic)}, topic) > 0
@@ -142,7 +142,9 @@ class LandingService:
     def _land_until(self, stop: threading.Event) -> None:
         progress = LandingProgress(self.metrics, LAND, late_seconds=self.settings.watermark_delay_seconds)
         spark, root = self.session.spark, self.lake.root
-        try:
+        # An overtaken process deletes nothing, and reads no checkpoint that the other stream moves.
+        refuse_overtaken(self._readings)
+        with self._named_errors():
             check, seen = open_check(spark, root, self.settings, progress)
             try:
                 land = start_landing(spark, root, self.kafka, self.settings, check, progress, self.mirror, self.topics)
@@ -150,19 +152,12 @@ class LandingService:
                 with suppress(Exception):
                     check.close(None)
                 raise
-        except TidegateError:
-            raise
-        except Exception as error:
-            raise self._fault(error) from error
         writer = WriterContext(spark, self.kafka, self.settings, self.lake, self.metrics, self.topics, seen)
         chores = BackgroundTasks(writer, make_background_tasks(writer))
         chores.start()
         try:
-            self._await(land, chores, progress, stop)
-        except TidegateError:
-            raise
-        except Exception as error:
-            raise self._fault(error) from error
+            with self._named_errors():
+                self._await(land, chores, progress, stop)
         finally:
             chores.stop()
             self._drain(land)
@@ -176,12 +171,8 @@ class LandingService:
             if chores.conflict is not None:
                 raise chores.conflict
             if not land.query.isActive:
-                error = (
-                    land.landing.failure
-                    or land.query.exception()
-                    or FatalError("The landing query ended unexpectedly.")
-                )
-                raise self._fault(error) from error
+                failure = land.landing.failure or land.query.exception()
+                raise failure if isinstance(failure, Exception) else FatalError("The landing query ended unexpectedly.")
             # The question costs the JVM some milliseconds, so do not ask an idle stream.
             if progress.awaits_report:
                 progress.spark(unseen_reports(land.query, progress.reported))
@@ -202,16 +193,36 @@ class LandingService:
             message = f"Spark's JVM ended unexpectedly with code {code}; see {self.session.jvm.log}."
             raise FatalError(message)
 
-    def _fault(self, error: BaseException) -> TidegateError:
+    @property
+    def _readings(self) -> str:
+        return table_uri(self.lake.root, READINGS_TABLE.name)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        """Give each error of the block its sentence."""
+        try:
+            yield
+        except Exception as error:
+            named = self._fault(error)
+            if named is error:
+                raise
+            raise named from error
+
+    def _fault(self, error: Exception) -> TidegateError:
         logger.debug("the query ended", exc_info=error)
+        if isinstance(error, CommitConflictError):
+            return error
+        # Two streams also meet in the checkpoint. There Spark only says that a file exists, and what one of them reads while the
+        # other one lands may look like lost commits.
+        if fence_of(self._readings) is not None:
+            self.state.set(ready=False, detail="the query ended; reading whether another stream has the tables")
+            if (taken := find_takeover(self._readings)) is not None:
+                return taken
         try:
             # py4j's error does not say that the JVM has ended, and its end may show only a moment later.
             self._check_jvm(0.5)
         except FatalError as ended:
             return ended
-        # Two streams also meet in the checkpoint, and there Spark only says that a file exists.
-        if (taken := find_takeover(table_uri(self.lake.root, READINGS_TABLE.name))) is not None:
-            return taken
         return classify_query_failure(
             error,
             bootstrap_servers=self.kafka.bootstrap_servers,

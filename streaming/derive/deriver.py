@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, Protocol
 
 from ingest.contract.errors import RetryableError
+from lakehouse.writer_epoch import CommitConflictError
 from streaming.writer_context import WriterContext
 
 __all__ = ["Derivation", "Deriver", "arrival_derivations", "derivations"]
@@ -39,12 +40,15 @@ class Deriver:
         """Run one pass over all; return whether any had changes.
 
         Raises:
+            CommitConflictError: this process may not write any more.
             RetryableError: some failed; the others ran.
         """
         news, failed = False, []
         for derivation in self._derivations:
             try:
                 news |= derivation.run()
+            except CommitConflictError:
+                raise
             except Exception as error:
                 logger.debug("%s failed", derivation.name, exc_info=error)
                 failed.append(f"{derivation.name}: {' '.join(str(error).split())[:200]}")

@@ -33,6 +33,7 @@ from lakehouse.maintenance_log import (
 from lakehouse.maintenance_vacuum import sweep_files
 from lakehouse.paths import is_local, to_path
 from lakehouse.tables import READINGS, TABLES, Table
+from lakehouse.writer_epoch import CommitConflictError
 from monitoring.metrics.stream import StreamMetrics
 from streaming.history.log_forgetting import erasure_waits
 from streaming.lost_records import REPAIR_FOLDER
@@ -164,6 +165,7 @@ class TableMaintainer:
         """Do the due work. If a table fails, the others are still maintained.
 
         Raises:
+            CommitConflictError: this process may not write any more.
             Exception: the error of the first table that failed.
         """
         deadline, failures = time.monotonic() + PASS_SECONDS, []
@@ -173,6 +175,8 @@ class TableMaintainer:
         for name in sorted(names, key=lambda each: (each != READINGS.name, each not in TABLES)):
             try:
                 self._pass(name, deadline)
+            except CommitConflictError:
+                raise
             except Exception as error:
                 logger.debug("maintenance of %s failed", name, exc_info=error)
                 failures.append(error)
