@@ -22,7 +22,8 @@ from streaming.decode import decode_stream
 from streaming.dedup_index import DedupIndex, points_folder
 from streaming.driver_check import DriverCheck
 from streaming.executors.executor_check import ExecutorCheck
-from streaming.executors.identity_parts import IdentityParts, drop_parts
+from streaming.executors.identity_parts import IdentityParts
+from streaming.executors.parts_folder import drop_parts
 from streaming.identity_snapshot import SNAPSHOT_FILE
 from streaming.kafka_source import LandedTopics, cut_options, kafka_options, read_topics
 from streaming.land import Landing
@@ -147,7 +148,7 @@ def open_check(
     What the other way has saved is deleted: it does not see which commits are lost until it is used again.
 
     Raises:
-        FatalError: a data file is gone; names the next step.
+        FatalError: a data file is gone or another stream has the tables; names the next step.
     """
     snapshot = Path(root) / SNAPSHOT_FILE if is_local(root) else None
     if settings.checks_on_executors:

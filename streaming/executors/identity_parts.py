@@ -1,45 +1,43 @@
 """Identities of `readings` in files that executors read and write, so that a cluster finds copies without the driver.
 
 As in streaming/dedup_index.py, an identity with a counter is a number on a line (device, metric, index, boot), and all others are
-points. A part is a folder with the ranges and points of a span of the table's versions. Its name has the span, and the name of
-an empty file in it has the numbers of ranges and points: a part with other numbers lost files and is not used. Executors keep
-the parts in memory or on their disks, divided by hash as the rows of a batch are, so only the batch moves. Newer parts are
-joined into older ones when they have a quarter of the rows.
+points. A part has the ranges and points of a span of the table's versions (parts_folder.py). Executors keep the parts in memory
+or on their disks, divided by hash as the rows of a batch are, so only the batch moves. Newer parts are joined into older ones
+when they have a quarter of the rows.
 
 Parts are derived from the table and may be lost: a start reads what the commits after them added, or the whole table.
 """
 
 import logging
 import math
-import shutil
 import threading
 import time
-import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from pyspark.sql import functions as F
 
 from lakehouse.changes import DataFile, LogExpired, newest_version, read_changes, table_files
 from lakehouse.frames import data_rows
-from lakehouse.paths import is_local, table_uri, to_path
+from lakehouse.paths import table_uri
 from lakehouse.tables import READINGS
-from streaming.identity_snapshot import PARTS_FOLDER, missing_file
+from lakehouse.writer_epoch import CommitConflictError
+from streaming.executors.parts_folder import PART_COLUMNS, Part, PartName, PartsFolder, is_gone
+from streaming.identity_snapshot import missing_file
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["IdentityParts", "drop_parts"]
+__all__ = ["IdentityParts"]
 
 logger = logging.getLogger("tidegate.streaming.dedupe")
 
-PART_SCHEMA: Final = "tag INT, a BIGINT, b BIGINT, low BIGINT, high BIGINT, counted BOOLEAN, day INT"
 FRESH_COMMITS: Final = 24
 FRESH_ROWS: Final = 500_000
 FRESH_SECONDS: Final = 900.0
@@ -49,8 +47,6 @@ GROWTH: Final = 4
 LEAST_TASKS: Final = 4
 DAY_SECONDS: Final = 86_400
 JOB_GROUP: Final = "tidegate-identities"
-_GONE: Final = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
-"""Words of Spark's errors about a file that is not there."""
 
 # The words of dedup_index: a line, or the whole id. Two independent hashes name a line, one a point; the tag names the device.
 _COUNTED: Final = (
@@ -71,20 +67,6 @@ _SO_FAR: Final = f"PARTITION BY {_LINE} ORDER BY low, high ROWS BETWEEN UNBOUNDE
 _BEFORE: Final = f"max(high) OVER ({_SO_FAR} AND 1 PRECEDING) AS before"
 _OPENS: Final = "CASE WHEN before IS NULL OR (low > before AND low - 1 > before) THEN 1 ELSE 0 END AS opens"
 _ISLAND: Final = f"sum(opens) OVER ({_SO_FAR} AND CURRENT ROW) AS island"
-
-
-@dataclass(slots=True)
-class _Part:
-    first: int
-    last: int
-    path: str
-    ranges: int
-    points: int
-    frame: "DataFrame"
-
-    @property
-    def rows(self) -> int:
-        return self.ranges + self.points
 
 
 @dataclass(slots=True)
@@ -113,13 +95,14 @@ class IdentityParts:
     def __init__(self, spark: "SparkSession", root: str) -> None:
         """`root` is the root of the tables, which driver and executors reach under the same name."""
         self._spark, self._root = spark, root
-        self._folder, self._horizon_days = "", math.inf
-        self._parts: list[_Part] = []
+        self._folder, self._horizon_days = PartsFolder(spark, root, ""), math.inf
+        self._parts: list[Part] = []
         self._fresh: list[_Fresh] = []
         self.in_use, self._lock = threading.Lock(), threading.Lock()
         self._worker = ThreadPoolExecutor(1, "identities")
         self._busy, self._closed, self._fresh_since = False, False, time.monotonic()
         self._tasks = LEAST_TASKS
+        self._conflict: CommitConflictError | None = None
 
     @property
     def figures(self) -> dict[str, tuple[int, float, int]]:
@@ -133,21 +116,32 @@ class IdentityParts:
 
         Raises:
             FatalError: a data file of the table is gone; names the next step.
-            Py4JError: Spark cannot read the table.
+            FencedError: another stream has the tables.
+            Py4JError: Spark cannot read the table, or the parts. They stay.
         """
+        self._horizon_days = horizon_days
+        try:
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self) -> None:
         from deltalake import DeltaTable
 
         table = DeltaTable(table_uri(self._root, READINGS.name))
-        self._folder = f"{table_uri(self._root, PARTS_FOLDER)}/{table.metadata().id}"
-        self._horizon_days, version = horizon_days, int(table.version())
+        version = int(table.version())
+        self._folder = PartsFolder(self._spark, self._root, str(table.metadata().id))
         self._tasks = max(LEAST_TASKS, int(self._spark.sparkContext.defaultParallelism))
+        self._parts = self._found(version)
         try:
-            self._parts = self._found(version)
             self._take(self._added(version), version)
-        except Exception as error:  # whatever is wrong with the parts, the table has all that they hold
-            logger.warning("cannot read the known identities in %s; reading the table again: %s", self._folder, error)
-            self._delete(self._folder)
-            self._parts = []
+        except Exception as error:
+            if not is_gone(error) and not isinstance(error, LogExpired):
+                raise
+            # The files of those commits were joined into others, or the log no longer names them.
+            logger.warning("the known identities in %s are too old; reading the table again", self._folder.uri)
+            self._drop()
             self._take_table()
 
     def place(self, written: "DataFrame") -> "DataFrame":
@@ -158,7 +152,12 @@ class IdentityParts:
 
         Returns:
             partition, offset, row_index, the identity, and `copy`: 1 for the first row of an identity.
+
+        Raises:
+            FencedError: another stream has the tables.
         """
+        if self._conflict is not None:
+            raise self._conflict
         origin = ("partition", "offset", "row_index")
         return (
             self._spread(_identified(written, *origin).selectExpr(*origin, *_HASHED)).selectExpr("*", _COPY).persist()
@@ -224,10 +223,12 @@ class IdentityParts:
                     first -= 1
                     rows += self._parts[first].rows
             self._merge(first)
+        except CommitConflictError as error:
+            self._conflict = error  # for the next batch
         except Exception as error:  # the landing goes on with what it has; the next commit tries again
             if not self._closed:
                 why = " ".join(str(error).split())[:300]
-                logger.warning("cannot save the known identities in %s; trying again later: %s", self._folder, why)
+                logger.warning("cannot save the known identities in %s; trying again later: %s", self._folder.uri, why)
         finally:
             self._busy = False
 
@@ -240,13 +241,13 @@ class IdentityParts:
         if not parts and not fresh:
             return
         frames = [part.frame for part in parts] + [each.frame for each in fresh]
-        rows = _union([frame.select(*_NAMES) for frame in frames])
+        rows = _union([frame.select(*PART_COLUMNS) for frame in frames])
         if without is not None:
             rows = rows.where(F.col("tag") != F.hash(F.lit(without)))
         if first == 0 and (old := self._expired(parts)):
             rows = rows.where(F.col("counted") | ~F.col("day").isin(old))
-        begin = parts[0].first if parts else self._next
-        end = fresh[-1].version if fresh else parts[-1].last
+        begin = parts[0].name.first if parts else self._next
+        end = fresh[-1].version if fresh else parts[-1].name.last
         joined = self._write(rows, begin, end)
         with self.in_use:
             with self._lock:
@@ -256,18 +257,18 @@ class IdentityParts:
                 each.placed.unpersist()
             for part in parts:
                 part.frame.unpersist()
-                self._delete(part.path)
+            self._folder.delete([part.name for part in parts])
 
     @property
     def _next(self) -> int:
         """First version that no part holds."""
-        return self._parts[-1].last + 1 if self._parts else 0
+        return self._parts[-1].name.last + 1 if self._parts else 0
 
     def _take_table(self) -> None:
         try:
             self._take(table_files(self._root, READINGS.name), newest_version(self._root, READINGS.name))
         except Exception as error:
-            if any(sign in str(error) for sign in _GONE):
+            if is_gone(error):
                 raise missing_file(str(error).splitlines()[0]) from error
             raise
 
@@ -281,24 +282,18 @@ class IdentityParts:
         held = frame.selectExpr("tag", "a", "b", "number AS low", "number AS high", "counted", "day")
         self._parts.append(self._write(held, self._next, version))
 
-    def _write(self, rows: "DataFrame", first: int, last: int) -> _Part:
-        path = f"{self._folder}/{first:020d}-{last:020d}-{uuid.uuid4().hex[:8]}"
+    def _write(self, rows: "DataFrame", first: int, last: int) -> Part:
         islands = self._spread(rows).selectExpr("*", _BEFORE).selectExpr("*", _OPENS).selectExpr("*", _ISLAND)
         folded = islands.groupBy("tag", "a", "b", "counted", "island").agg(
             F.min("low").alias("low"), F.max("high").alias("high"), F.max("day").alias("day")
         )
-        folded.select(*_NAMES).write.parquet(path)
-        part = self._part(path, first, last)
-        files, place = self._whole(part)
-        files.create(place, True).close()
+        return self._hold(self._folder.write(folded, first, last))
+
+    def _hold(self, part: Part) -> Part:
+        part.frame = self._spread(part.frame).persist()
         return part
 
-    def _part(self, path: str, first: int, last: int) -> _Part:
-        rows = self._spark.read.schema(PART_SCHEMA).parquet(path)
-        counts = {row["counted"]: row["count"] for row in rows.groupBy("counted").count().collect()}
-        return _Part(first, last, path, counts.get(True, 0), counts.get(False, 0), self._spread(rows).persist())
-
-    def _expired(self, parts: Sequence[_Part]) -> list[int]:
+    def _expired(self, parts: Sequence[Part]) -> list[int]:
         """Return the days of points past the horizon. A clock that jumps ahead costs one day: as many newer ones must exist."""
         if not math.isfinite(self._horizon_days) or not parts:
             return []
@@ -308,35 +303,39 @@ class IdentityParts:
         return [day for place, day in enumerate(days) if day <= today - kept and len(days) - place > kept]
 
     def _added(self, version: int) -> list[DataFile]:
-        """Return the files with rows that came after the parts."""
+        """Return the files with rows that came after the parts.
+
+        Raises:
+            LogExpired: the log no longer names them all.
+        """
         if not self._parts:
             return table_files(self._root, READINGS.name)
-        try:
-            changes = list(read_changes(self._root, READINGS.name, after=self._next - 1, upto=version))
-        except LogExpired:
-            self._delete(self._folder)
-            self._parts = []
-            return table_files(self._root, READINGS.name)
+        changes = list(read_changes(self._root, READINGS.name, after=self._next - 1, upto=version))
         return [file for change in changes for file in change.added]
 
-    def _found(self, version: int) -> list[_Part]:
+    def _found(self, version: int) -> list[Part]:
         """Return the parts that hold the table from its first version on without a gap; delete all others.
 
         A part past the table's version holds rows that were lost with their commits and have to be stored again.
         """
-        spans = [(int(name.split("-")[0]), int(name.split("-")[1]), name) for name in self._names()]
-        kept, following = list[_Part](), 0
-        for first, last, name in sorted(spans, key=lambda span: (span[0], -span[1])):
-            path = f"{self._folder}/{name}"
-            part = self._part(path, first, last) if first == following and last <= version else None
-            if part is not None and self._is_whole(part):
-                kept.append(part)
-                following = last + 1
+        kept, others, following = list[Part](), list[PartName](), 0
+        for name in sorted(self._folder.names(), key=lambda name: (name.first, -name.last)):
+            fits = name.first == following and name.last <= version
+            part = self._folder.read(name) if fits else None
+            if part is None:
+                others.append(name)
                 continue
-            if part is not None:
-                part.frame.unpersist()
-            self._delete(path)
-        return kept
+            kept.append(part)
+            following = name.last + 1
+        self._folder.delete(others)
+        return [self._hold(part) for part in kept]
+
+    def _drop(self) -> None:
+        """Delete all parts."""
+        parts, self._parts = self._parts, []
+        for part in parts:
+            part.frame.unpersist()
+        self._folder.delete(self._folder.names())
 
     def _rows_at(self, paths: Sequence[str]) -> "DataFrame":
         return data_rows(self._spark, table_uri(self._root, READINGS.name), READINGS, paths)
@@ -344,41 +343,6 @@ class IdentityParts:
     def _spread(self, rows: "DataFrame") -> "DataFrame":
         """Divide by identity; everything is divided in the same way, so that a look-up moves nothing that is held."""
         return rows.repartition(self._tasks, "a", "b")
-
-    def _names(self) -> list[str]:
-        files, path = self._files("")
-        return [str(each.getPath().getName()) for each in files.listStatus(path)] if files.exists(path) else []
-
-    def _is_whole(self, part: _Part) -> bool:
-        files, path = self._whole(part)
-        return bool(files.exists(path))
-
-    def _whole(self, part: _Part) -> tuple[Any, Any]:
-        return self._files(f"{part.path.removeprefix(self._folder)}/_whole-{part.ranges}-{part.points}")
-
-    def _delete(self, path: str) -> None:
-        files, place = self._files(path.removeprefix(self._folder))
-        files.delete(place, True)
-
-    def _files(self, below: str) -> tuple[Any, Any]:
-        jvm: Any = self._spark._jvm
-        java: Any = self._spark._jsc
-        path = jvm.org.apache.hadoop.fs.Path(f"{self._folder}{below}")
-        return path.getFileSystem(java.hadoopConfiguration()), path
-
-
-def drop_parts(spark: "SparkSession", root: str) -> None:
-    """Delete all parts: the next start of a landing that uses them reads the table."""
-    if is_local(root):
-        shutil.rmtree(to_path(root) / PARTS_FOLDER, ignore_errors=True)
-        return
-    jvm: Any = spark._jvm
-    java: Any = spark._jsc
-    path = jvm.org.apache.hadoop.fs.Path(table_uri(root, PARTS_FOLDER))
-    path.getFileSystem(java.hadoopConfiguration()).delete(path, True)
-
-
-_NAMES: Final = tuple(column.split()[0] for column in PART_SCHEMA.split(", "))
 
 
 def _identified(rows: "DataFrame", *more: str) -> "DataFrame":

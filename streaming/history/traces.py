@@ -22,7 +22,7 @@ from lakehouse.paths import is_local, to_path
 from lakehouse.requests import DONE
 from lakehouse.requests import FOLDER as REQUESTS
 from streaming.dedup_index import DedupIndex, points_folder
-from streaming.executors.identity_parts import drop_parts
+from streaming.executors.parts_folder import drop_parts
 from streaming.history.device_names import DeviceNames
 from streaming.history.journal import CorrectionJournal
 from streaming.identity_snapshot import SNAPSHOT_FILE

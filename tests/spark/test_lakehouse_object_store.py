@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from pyarrow.fs import FileSelector, PyFileSystem
 
 from ingest.contract.errors import FatalError
-from ingest.contract.reading import encode_record
+from ingest.contract.reading import Reading, encode_record
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.append import Appender
 from lakehouse.conditional_puts import check_conditional_put, conditional_conf, define_log_store
@@ -29,8 +29,11 @@ from lakehouse.object_store import s3_spark_conf, use_s3
 from lakehouse.paths import log_name
 from lakehouse.query import run_spark_sql, run_sql
 from lakehouse.session import LakeSession
+from lakehouse.tables import TABLES
 from lakehouse.writer_epoch import CommitConflictError, FencedError, take_tables
 from monitoring.metrics.stream import StreamMetrics
+from streaming.executors.identity_parts import IdentityParts, _union
+from streaming.executors.parts_folder import PartsFolder, drop_parts
 from streaming.kafka_source import LandedTopics
 from streaming.landing_progress import LandingProgress
 from streaming.start_landing import open_check, start_landing
@@ -196,14 +199,12 @@ def test_a_store_that_lets_a_second_put_win_is_rejected(lake: LakeSession, bucke
         check_conditional_put(lake.spark, "s3a://missing/tables")
 
 
-def test_batches_land_in_a_bucket_exactly_once_and_are_read_without_spark(
-    lake: LakeSession,
-    bucket: Bucket,
-    store: LakeSettings,
-    kafka_server: Any,
-    unique_name: str,
-    record: Callable[..., Any],
-) -> None:
+Land = Callable[..., None]
+
+
+@pytest.fixture
+def land(lake: LakeSession, kafka_server: Any, unique_name: str, store: LakeSettings) -> Land:
+    """`land(settings, *values)` sends records to topics of the test's own and lands them next to the settings' checkpoint."""
     from tests.support.servers import make_topics
 
     kafka = KafkaSettings(bootstrap_servers=kafka_server.bootstrap_servers)
@@ -211,15 +212,14 @@ def test_batches_land_in_a_bucket_exactly_once_and_are_read_without_spark(
     make_topics(kafka.bootstrap_servers, *(NewTopic(name, 1, 1) for name in (*topics.names, topics.outcomes)))
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     metrics = StreamMetrics(CollectorRegistry(), query="land", tables=ALL_TABLES, topics=topics.names)
-    root = "s3a://landed/tables"
-    settings = StreamSettings(checkpoint=f"{root}/checkpoint", max_records_per_batch=1000)
 
-    def land(*values: bytes) -> None:
+    def land(settings: StreamSettings, *values: bytes) -> None:
+        root = settings.checkpoint.removesuffix("/checkpoint")
         for value in values:
             producer.produce(topics.readings, key=b"d1", value=value)
         assert producer.flush(60) == 0
-        ensure_tables(root, ALL_TABLES.values(), log_retention_hours=24)
-        with take_tables(root, ALL_TABLES):
+        ensure_tables(root, TABLES.values(), log_retention_hours=24)
+        with take_tables(root, TABLES):
             progress = LandingProgress(metrics, "land")
             check, _ = open_check(lake.spark, root, settings, progress)
             started = start_landing(lake.spark, root, kafka, settings, check, progress, lambda offsets: None, topics)
@@ -230,15 +230,23 @@ def test_batches_land_in_a_bucket_exactly_once_and_are_read_without_spark(
                 started.query.stop()
                 started.landing.close()
 
+    return land
+
+
+def test_batches_land_in_a_bucket_exactly_once_and_are_read_without_spark(
+    lake: LakeSession, bucket: Bucket, land: Land, record: Callable[..., Any]
+) -> None:
+    root = "s3a://landed/tables"
+    settings = StreamSettings(checkpoint=f"{root}/checkpoint", max_records_per_batch=1000)
     with connected(lake, bucket, "landed") as line:
-        land(*(encode_record(record(number)) for number in range(5)), b"{")
-        land(*(encode_record(record(number)) for number in range(5, 8)))
+        land(settings, *(encode_record(record(number)) for number in range(5)), b"{")
+        land(settings, *(encode_record(record(number)) for number in range(5, 8)))
         # As after a crash between Delta's commit and the checkpoint's: the newest batch runs again.
         files = PyFileSystem(DeltaStorageHandler(settings.checkpoint))
         ended = [info for info in files.get_file_info(FileSelector("commits")) if info.base_name.isdigit()]
         newest = max(ended, key=lambda info: int(info.base_name))
         files.delete_file(newest.path)
-        land(encode_record(record(8)))
+        land(settings, encode_record(record(8)))
     # The files that two writers could both put: the tables' logs, and plans and ends of batches. Marks of folders are empty.
     shared = [path for path in line.puts if ("/_delta_log/" in path or "/checkpoint/" in path) and path[-1] != "/"]
     assert {path for path in shared if not line.puts[path]} == set()
@@ -251,3 +259,45 @@ def test_batches_land_in_a_bucket_exactly_once_and_are_read_without_spark(
     epochs = [epoch for epoch, _ in log_of(f"{root}/readings") if epoch is not None]
     assert epochs == sorted(epochs)
     assert set(epochs) == {1, 2, 3}
+
+
+def test_executors_find_copies_in_a_bucket_and_an_overtaken_stream_leaves_the_parts_of_the_newer_one(
+    lake: LakeSession, store: LakeSettings, land: Land, record: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = store.root
+    settings = StreamSettings(checkpoint=f"{root}/checkpoint", max_records_per_batch=1000, identity_lookup="executors")
+
+    def send(*identities: dict[str, Any]) -> None:
+        reading = [Reading("temperature", value=21.0)]
+        land(settings, *(encode_record(record(1, readings=reading, **identity)) for identity in identities))
+
+    monkeypatch.setattr("streaming.executors.identity_parts.LEAST_TASKS", 1)
+    send({"seq": 1}, {"seq": 1}, {"message_id": "mp:a"})
+    send({"seq": 1}, {"message_id": "mp:a"}, {"seq": 3})
+    stored = "SELECT message_id FROM readings ORDER BY 1"
+    assert [row["message_id"] for row in run_sql(root, stored).to_pylist()] == ["bs:1:1", "bs:1:3", "mp:a"]
+    with take_tables(root, TABLES) as epoch:
+        older = IdentityParts(lake.spark, root)
+        older.load(horizon_days=8)
+        assert overtake(root, *TABLES) == epoch + 1
+        # The newer stream joins what it found, and has not removed that yet.
+        version = DeltaTable(f"{root}/readings").version()
+        parts = older._folder.names()
+        joined = _union([part.frame for part in older._parts])
+        newer = PartsFolder(lake.spark, root, str(DeltaTable(f"{root}/readings").metadata().id)).write(
+            joined, 0, version
+        )
+        with pytest.raises(FencedError):
+            older._merge(0)
+        with pytest.raises(FencedError):
+            IdentityParts(lake.spark, root).load(horizon_days=8)
+        with pytest.raises(FencedError):
+            drop_parts(lake.spark, root)
+        assert {*parts, newer.name} <= {*older._folder.names()}
+        older.close()
+    with take_tables(root, TABLES):
+        next_start = IdentityParts(lake.spark, root)
+        next_start.load(horizon_days=8)
+        assert next_start._folder.names() == [newer.name]
+        assert {kind: held for kind, (held, _, _) in next_start.figures.items()} == {"range": 2, "point": 1}
+        next_start.close()

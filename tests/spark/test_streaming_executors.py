@@ -12,14 +12,17 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import functions as F
 
+from ingest.contract.errors import RetryableError
 from ingest.contract.reading import Reading
 from lakehouse.create import ensure_tables
 from lakehouse.frames import data_rows
 from lakehouse.session import LakeSession
 from lakehouse.tables import READINGS, TABLES
 from streaming.duplicate_comparator import COMPARED_COLUMNS, DuplicateComparator
+from streaming.executors import parts_folder
 from streaming.executors.content_judge import judge_copies, refused_records
 from streaming.executors.identity_parts import IdentityParts
+from streaming.executors.parts_folder import PartsFolder
 from tests.support.copies import COMPARED, COPIES
 from tests.support.identities import NOW, IdentityCases, row, rows
 from tests.support.killed_landing import killed_before
@@ -80,7 +83,7 @@ def test_commits_become_parts_and_small_parts_are_joined(lake: LakeSession, tmp_
         )
         index.parts._join()
     assert {kind: held for kind, (held, _, _) in index.parts.figures.items()} == {"range": 1, "point": 3}
-    assert len(index.parts._names()) <= 3, "the one in use, and those that a running batch may read"
+    assert len(index.parts._folder.names()) <= 3, "the one in use, and those that a running batch may read"
     batch = rows(row(900, seq=0), row(901, seq=29), row(902, seq=30), row(903, message_id="mp:1"))
     assert index.duplicates(batch)["offset"].to_pylist() == [900, 901, 903]
     index.parts.close()
@@ -112,8 +115,57 @@ def test_executors_find_after_a_restart_what_landed_before_it(lander: Any, recor
     parts = IdentityParts(lander.lake.spark, lander.root)
     parts.load(horizon_days=8)
     assert {kind: held for kind, (held, _, _) in parts.figures.items()} == {"range": 4, "point": 2}
-    assert [part.last for part in parts._found(version=0)] == [], "rows that were lost with their commits land again"
+    assert parts._found(version=0) == [], "rows that were lost with their commits land again"
     parts.close()
+
+
+def test_a_part_that_loses_rows_while_it_is_written_is_not_used(
+    lake: LakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when another stream deletes files that this one has just written."""
+    index = Index(lake, tmp_path)
+    index.add(rows(row(1, seq=1), row(2, message_id="mp:a")), NOW)
+    counted = parts_folder._counted
+
+    def torn(written: Any) -> tuple[int, int]:
+        for file in tmp_path.glob("_identities/*/*/*.parquet"):
+            file.unlink()
+        return counted(written)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts_folder, "_counted", torn)
+        with pytest.raises(RetryableError, match="lost rows right after they were written: 0 of 2 are there"):
+            index.parts._merge(0)
+    assert list(tmp_path.glob("_identities/*/*/_whole-*")) == []
+    index.parts._merge(0)
+    (whole,) = tmp_path.glob("_identities/*/*/_whole-*")
+    assert whole.name == "_whole-1-1"
+    index.parts.close()
+
+
+def test_an_error_that_does_not_come_from_damage_leaves_the_parts(
+    lake: LakeSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = Index(lake, tmp_path)
+    index.parts.add(None, [index._write(rows(row(1, seq=1)))], 0, 1, NOW)
+    index.parts._merge(0)
+    index.parts.close()
+    (part,) = wanted = index.parts._folder.names()
+    assert part.last == DeltaTable(str(tmp_path / "readings")).version()
+
+    def busy(*_given: object) -> None:
+        message = "AWSServiceIOException: Please reduce your request rate (503)"
+        raise RuntimeError(message)
+
+    parts = IdentityParts(lake.spark, str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(PartsFolder, "_count", busy)
+        with pytest.raises(RuntimeError, match="reduce your request rate"):
+            parts.load(horizon_days=8)
+    assert parts._folder.names() == wanted
+    (stray := Path(parts._folder.uri) / "notes").mkdir()
+    assert parts._folder.names() == wanted, "what is not a part stays"
+    assert stray.exists()
 
 
 def told(lander: Any) -> list[tuple[Any, ...]]:
