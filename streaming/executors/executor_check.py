@@ -4,6 +4,7 @@ Executors read back what they wrote, find the copies (identity_parts.py, and rep
 the stored rows (content_judge.py) and write the batch again without them. In the usual batch without copies that is one join.
 """
 
+import logging
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["ExecutorBatch", "ExecutorCheck"]
+
+logger = logging.getLogger("tidegate.streaming.progress")
 
 SAMPLED_ROWS: Final = 20_000
 """Most rows of a batch whose latency is measured: a larger batch catches up, and its rows waited alike."""
@@ -73,9 +76,12 @@ class ExecutorCheck:
         self._measuring = self._worker.submit(self._measure, uri, paths, began_at, committed_at)
 
     def _measure(self, uri: str, paths: Sequence[str], began_at: datetime, committed_at: float) -> None:
-        rows = sample_columns(uri, paths, _TIMES, SAMPLED_ROWS)
-        self._progress.latency(rows, began_at=began_at.timestamp(), committed_at=committed_at)
-        self._progress.identities(self.identities.figures)
+        try:
+            rows = sample_columns(uri, paths, _TIMES, SAMPLED_ROWS)
+            self._progress.latency(rows, began_at=began_at.timestamp(), committed_at=committed_at)
+            self._progress.identities(self.identities.figures)
+        except Exception as error:  # these are only metrics, and the rows are committed
+            logger.warning("cannot measure the latency of a batch: %s", " ".join(str(error).split())[:300])
 
 
 class ExecutorBatch:

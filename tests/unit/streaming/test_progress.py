@@ -3,6 +3,7 @@
 import json
 import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from monitoring.metrics.stream import STAGES, StreamMetrics
+from streaming.executors.executor_check import ExecutorCheck
 from streaming.landing_progress import LandingProgress, StreamState, unseen_reports
 
 
@@ -178,3 +180,16 @@ def test_the_state_keeps_its_time_while_nothing_changes() -> None:
     state.set(ready=True, detail="landing")
     assert state.since == since
     assert state.healthy() == (True, "landing")
+
+
+def test_a_latency_that_executors_cannot_measure_is_only_logged(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    """The rows are committed: the next batch and the end of the landing do not fail by it."""
+    identities: Any = SimpleNamespace(figures={}, close=lambda: None)
+    spark: Any = None
+    check = ExecutorCheck(spark, str(tmp_path), identities, progress(CollectorRegistry()))
+    for _ in range(2):
+        check.measure(str(tmp_path), ["gone.parquet"], BEGAN, BEGAN.timestamp())
+    check.close(None)
+    assert [each.message.partition(":")[0] for each in caplog.records] == ["cannot measure the latency of a batch"] * 2
