@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F
 
+from ingest.contract.errors import ConfigError
 from ingest.contract.reasons import Reason
 from lakehouse.append import Append
-from lakehouse.changes import table_files
+from lakehouse.changes import newest_version, table_files
 from lakehouse.data_files import sample_columns
 from lakehouse.frames import data_rows, local_rows, rows_of
+from lakehouse.object_store import is_s3
+from lakehouse.paths import log_name, table_uri
 from lakehouse.tables import DUPLICATES, READINGS
 from streaming.copy_check import Refusals
 from streaming.decode import landed_at
@@ -30,17 +33,50 @@ from streaming.landing_progress import LandingProgress
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["ExecutorBatch", "ExecutorCheck"]
+__all__ = ["ExecutorBatch", "ExecutorCheck", "check_login"]
 
 logger = logging.getLogger("tidegate.streaming.progress")
 
 SAMPLED_ROWS: Final = 20_000
 """Most rows of a batch whose latency is measured: a larger batch catches up, and its rows waited alike."""
+_NO_LOGIN: Final = (
+    "NoAwsCredentials",
+    "NoAuthWithAWS",
+    "Unable to load credentials",
+    "AccessDenied",
+    "InvalidAccessKeyId",
+)
+"""Words of errors of S3A."""
 _TIMES: Final = ("event_time", "received_at", "kafka_time", "gateway")
 _ROW: Final = ("partition", "offset", "row_index")
 _REPLAY_KEY: Final = ("device", "metric", "index", "mqtt_topic", "payload_hash")
 _COLUMNS: Final = tuple(dict.fromkeys((*JUDGED_COLUMNS, *COPIED_COLUMNS, *_REPLAY_KEY, "retained")))
 _POSITION: Final = "row_number() OVER (PARTITION BY partition, offset ORDER BY row_index) - 1 AS position"
+
+
+def check_login(root: str, spark: "SparkSession") -> None:
+    """Let a task read the newest file of the table's log, if the tables are in an object store.
+
+    Without it, executors without a login would fail in each batch of a table that is empty.
+
+    Raises:
+        ConfigError: executors have no login, or the store rejects it.
+    """
+    if not is_s3(root):
+        return
+    uri = table_uri(root, READINGS.name)
+    try:
+        spark.read.text(f"{uri}/{log_name(newest_version(root, READINGS.name))}").count()
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if any(sign in line for sign in _NO_LOGIN)]
+        if not lines:
+            raise
+        why = lines[-1].removeprefix("Caused by: ")[:300].rstrip(".")
+        message = (
+            f"The executors of Spark cannot read {uri}: {why}. Give them the login of the store: set lake.s3_access_key and "
+            "lake.s3_secret_key, or give their machines the login that this one has."
+        )
+        raise ConfigError(message) from error
 
 
 class ExecutorCheck:

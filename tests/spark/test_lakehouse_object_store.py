@@ -17,7 +17,7 @@ from deltalake.fs import DeltaStorageHandler
 from prometheus_client import CollectorRegistry
 from pyarrow.fs import FileSelector, PyFileSystem
 
-from ingest.contract.errors import FatalError
+from ingest.contract.errors import ConfigError, FatalError
 from ingest.contract.reading import Reading, encode_record
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.append import Appender
@@ -29,9 +29,10 @@ from lakehouse.object_store import s3_spark_conf, use_s3
 from lakehouse.paths import log_name
 from lakehouse.query import run_spark_sql, run_sql
 from lakehouse.session import LakeSession
-from lakehouse.tables import TABLES
+from lakehouse.tables import READINGS, TABLES
 from lakehouse.writer_epoch import CommitConflictError, FencedError, take_tables
 from monitoring.metrics.stream import StreamMetrics
+from streaming.executors.executor_check import check_login
 from streaming.executors.identity_parts import IdentityParts, _union
 from streaming.executors.parts_folder import PartsFolder, drop_parts
 from streaming.kafka_source import LandedTopics
@@ -301,3 +302,16 @@ def test_executors_find_copies_in_a_bucket_and_an_overtaken_stream_leaves_the_pa
         assert next_start._folder.names() == [newer.name]
         assert {kind: held for kind, (held, _, _) in next_start.figures.items()} == {"range": 2, "point": 1}
         next_start.close()
+
+
+def test_a_start_names_the_login_that_executors_miss(lake: LakeSession, bucket: Bucket, store: LakeSettings) -> None:
+    bucket.make("closed")
+    create_table("s3a://closed/tables", READINGS, log_retention_hours=24)
+    provider = "fs.s3a.bucket.closed.aws.credentials.provider"
+    lake.spark._jsc.hadoopConfiguration().set(provider, "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider")
+    with pytest.raises(
+        ConfigError, match=r"executors of Spark cannot read s3a://closed/tables/readings.*NoAwsCredentials"
+    ):
+        check_login("s3a://closed/tables", lake.spark)
+    create_table(store.root, READINGS, log_retention_hours=24)
+    check_login(store.root, lake.spark)
