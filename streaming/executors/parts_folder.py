@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from ingest.contract.errors import RetryableError
 from lakehouse.paths import is_local, table_uri, to_path
 from lakehouse.tables import READINGS
-from lakehouse.writer_epoch import WRITER, fence_of
+from lakehouse.writer_epoch import refuse_overtaken
 from streaming.identity_snapshot import PARTS_FOLDER
 
 if TYPE_CHECKING:
@@ -152,19 +152,10 @@ def drop_parts(spark: "SparkSession", root: str) -> None:
 def _delete(spark: "SparkSession", root: str, places: "list[str]") -> None:
     if not places:
         return
-    _refuse_takeover(table_uri(root, READINGS.name))
+    refuse_overtaken(table_uri(root, READINGS.name))
     for place in places:
         files, path = _files(spark, place)
         files.delete(path, True)
-
-
-def _refuse_takeover(uri: str) -> None:
-    """Raise if another stream has the table, or if the store does not say who has it."""
-    from deltalake import DeltaTable
-
-    fence = fence_of(uri)
-    if fence is not None and int(DeltaTable(uri).transaction_version(WRITER) or 0) > fence.epoch:
-        raise fence.conflict()
 
 
 def _names(spark: "SparkSession", folder: str) -> list[str]:
