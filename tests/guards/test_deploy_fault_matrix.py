@@ -63,7 +63,8 @@ STREAM = {
     "F40 vacuum that keeps nothing": "a_vacuum_that_keeps_nothing_is_refused",
     "F41 memory limit": "a_backlog_is_landed_in_batches_of_bounded_size, a_fault_is_one_sentence_of_the_right_kind",
     "F52 scraper that hangs": "a_scraper_that_hangs",
-    "F53 upgrade with a live checkpoint": "a_checkpoint_and_tables_of_the_version_before, a_snapshot_of_an_older_version",
+    "F53 upgrade with a live checkpoint": "a_checkpoint_and_tables_of_the_version_before, a_snapshot_of_an_older_version, "
+    "an_upgrade_under_load",
     "F54 poison record": "poison_becomes_dead_letters, readings_and_dead_letters_land",
 }
 NONE: dict[str, str] = {
