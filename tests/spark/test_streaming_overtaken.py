@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,10 +29,10 @@ from lakehouse.query import run_sql
 from lakehouse.writer_epoch import WRITER
 from tests.support.bucket import Bucket
 from tests.support.processes import name_of
+from tests.support.stream_processes import stream_processes
 
 pytestmark = [pytest.mark.promise("P1"), pytest.mark.chaos, pytest.mark.timeout(3600)]
 
-COMMAND = [sys.executable, "-c", "from deploy.cli import main; main()", "stream"]
 SECRET = "bucket-secret-key"
 
 
@@ -55,35 +54,19 @@ def tables(bucket: Bucket, unique_name: str) -> LakeSettings:
 def start(
     kafka: KafkaSettings, tables: LakeSettings, tmp_path: Path
 ) -> Iterator[Callable[[], "subprocess.Popen[bytes]"]]:
-    """Starts `tidegate stream` in a process group of its own; its words go to `stream.N.log`, Spark's into `logs.N`."""
     secret = tmp_path / "secret"
     secret.write_text(f"{SECRET}\n")
     secret.chmod(0o600)
-    config = tmp_path / "config.toml"
-    config.write_text(
+    settings = (
         f'[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\npartitions = 2\n'
         f'[stream]\ncheckpoint = "{tables.root}/checkpoint"\nwarm_up = false\n'
         f'[lake]\nroot = "{tables.root}"\ns3_endpoint = "{tables.s3_endpoint}"\n'
         f's3_access_key = "bucket-user"\ns3_secret_key = "file:{secret}"\n'
-        "[monitoring]\nstream_port = 0\n",
-        encoding="utf-8",
+        "[monitoring]\nstream_port = 0\n"
     )
-    config.chmod(0o600)
-    started: list[subprocess.Popen[bytes]] = []
-    env = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-
-    def run() -> "subprocess.Popen[bytes]":
-        number = len(started)
-        arguments = [*COMMAND, "--config", str(config), "--log-dir", str(tmp_path / f"logs.{number}")]
-        with (tmp_path / f"stream.{number}.log").open("wb") as out:
-            started.append(subprocess.Popen(arguments, stdout=out, stderr=out, start_new_session=True, env=env))
-        return started[-1]
-
-    yield run
-    for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    with stream_processes(tmp_path, settings, environment) as starting:
+        yield starting
 
 
 def stored(root: str) -> int:

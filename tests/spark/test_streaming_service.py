@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,10 +25,9 @@ from ingest.kafka_settings import KafkaSettings
 from ingest.topics.setup import ensure_topics
 from lakehouse.query import run_sql
 from tests.support.processes import name_of, runs
+from tests.support.stream_processes import stream_processes
 
 pytestmark = pytest.mark.promise("P1")
-
-COMMAND = [sys.executable, "-c", "from deploy.cli import main; main()", "stream"]
 
 
 @pytest.fixture
@@ -41,28 +39,13 @@ def kafka(new_kafka: Any) -> KafkaSettings:
 
 @pytest.fixture
 def start(kafka: KafkaSettings, tmp_path: Path) -> Iterator[Callable[[], "subprocess.Popen[bytes]"]]:
-    """Starts `tidegate stream` in a process group of its own; its words go to `stream.N.log`."""
-    config = tmp_path / "config.toml"
-    config.write_text(
+    settings = (
         f'[kafka]\nbootstrap_servers = "{kafka.bootstrap_servers}"\npartitions = 2\n'
         f'[stream]\ncheckpoint = "{tmp_path}/checkpoint"\nwarm_up = false\n[lake]\nroot = "{tmp_path}/tables"\n'
-        "[monitoring]\nstream_port = 0\n",
-        encoding="utf-8",
+        "[monitoring]\nstream_port = 0\n"
     )
-    started: list[subprocess.Popen[bytes]] = []
-
-    def run() -> "subprocess.Popen[bytes]":
-        log = tmp_path / f"stream.{len(started)}.log"
-        arguments = [*COMMAND, "--config", str(config), "--log-dir", str(tmp_path / "logs")]
-        with log.open("wb") as out:
-            started.append(subprocess.Popen(arguments, stdout=out, stderr=out, start_new_session=True))
-        return started[-1]
-
-    yield run
-    for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    with stream_processes(tmp_path, settings) as starting:
+        yield starting
 
 
 def jvm_of(process: "subprocess.Popen[bytes]") -> psutil.Process | None:
@@ -169,5 +152,5 @@ def test_kill_9_at_random_moments_loses_and_doubles_nothing_and_one_writer_is_en
     said = (tmp_path / f"stream.{kills + 1}.log").read_text()
     assert "Traceback" not in said
     assert "Exception" not in said
-    assert not (tmp_path / "logs" / "spark.out").read_text().count("\tat ")
+    assert "\tat " not in (tmp_path / f"logs.{kills + 1}" / "spark.out").read_text()
     assert CliRunner().invoke(app, ["repair", "--config", str(tmp_path / "config.toml")]).exit_code == 0
