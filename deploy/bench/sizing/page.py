@@ -35,9 +35,9 @@ the limit that breaks first. `tidegate bench size --markdown SIZING.md` writes t
 - **Read from the code:** limits such as the counters of a gateway. The command imports them from their modules.
 - **Computed:** everything else. A line that says `beyond` follows from the last measured point: the cost of a message stays, and
   memory grows as between the last two points.
-- **Not measured:** copies in Kafka between machines, an object store, executors on a cluster, several gateways at once under such
-  a load, and any fleet above {devices:,.0f} devices. The two larger fleets below are therefore calculations, not claims. Their
-  purpose is to show which limit comes first.
+- **Not measured:** copies in Kafka between machines, the latency of an object store, executors on several machines, several
+  gateways at once under such a load, and any fleet above {devices:,.0f} devices. The two larger fleets below are therefore
+  calculations, not claims. Their purpose is to show which limit comes first.
 
 A device sends one reading a minute here. Give your own numbers, your own run and your own tables:
 

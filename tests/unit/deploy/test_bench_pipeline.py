@@ -279,6 +279,7 @@ def test_own_benchmarks_give_flat_figures(monkeypatch: pytest.MonkeyPatch) -> No
         "rows_per_second": 9,
         "cpu_us_per_row": 7.5,
         "python_us_per_row": 2,
+        "executor_us_per_row": 22.5,
         "lost": 0,
         "peak_mb": 800,
     }
@@ -291,11 +292,12 @@ def test_own_benchmarks_give_flat_figures(monkeypatch: pytest.MonkeyPatch) -> No
     work = Parameters(messages=10, readings=4, partitions=2, batch_records=5, devices=3)
     figures = {kind: own_cell(work.model_copy(update={"kind": kind}), {}) for kind in ("land", "layout", "day")}
     assert asked == {
-        "land": {"rows": 40, "runs": 1, "partitions": 2, "readings": 4},
+        "land": {"rows": 40, "runs": 1, "partitions": 2, "readings": 4, "workers": 0},
         "layout": {"rows": 10, "devices": 3},
         "day": {"commits": 2, "rows_per_commit": 5, "devices": 3},
     }
     assert figures["land"]["cpu_seconds_per_million"] == 7.5 and figures["land"]["peak_rss_mb"] == 800
+    assert figures["land"]["driver_share"] == 0.25
     assert figures["layout"] == {"arrival_files": 30, "arrival_device_month_ms": 1.5, "device_files": 31}
     assert figures["day"] == {
         "commits": 2, "maintain_seconds": 4, "before_files": 9, "before_open_ms": 5, "after_files": 1
