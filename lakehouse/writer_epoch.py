@@ -23,9 +23,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ingest.contract.errors import FatalError, RetryableError, UnavailableError
+from ingest.contract.errors import FatalError, UnavailableError
 from lakehouse.commit_metadata import custom_metadata
-from lakehouse.object_store import IMPATIENT, store_text
+from lakehouse.object_store import IMPATIENT
 from lakehouse.paths import table_uri
 
 __all__ = [
@@ -126,16 +126,10 @@ def refuse_overtaken(uri: str) -> None:
 
     Raises:
         FencedError: another writer has it.
-        RetryableError: the log cannot be read.
+        OSError: the store does not answer.
+        DeltaError: the table is gone, or its log cannot be read.
     """
-    if (fence := fence_of(uri)) is None:
-        return
-    try:
-        taken = fence._newer()
-    except Exception as error:
-        message = f"Cannot read the log of {uri}: {store_text(error)}. Landing tries again."
-        raise RetryableError(message, retry_after_seconds=2.0) from error
-    if taken is not None:
+    if (fence := fence_of(uri)) is not None and (taken := fence._newer()) is not None:
         raise taken
 
 

@@ -4,11 +4,13 @@ The stream holds it while it runs; a command can hold it only while no stream ru
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ingest.contract.errors import UnavailableError
 from ingest.kafka_settings import KafkaSettings
 from lakehouse.conditional_puts import check_conditional_put, conditional_conf, define_log_store
 from lakehouse.create import check_tables, ensure_tables
@@ -17,7 +19,7 @@ from lakehouse.health import refuse_damaged
 from lakehouse.jvm import JvmOptions
 from lakehouse.lake_settings import LakeSettings
 from lakehouse.lock import WriterLock
-from lakehouse.object_store import is_s3, s3_spark_conf, store_errors, use_s3
+from lakehouse.object_store import is_s3, s3_spark_conf, store_errors, store_text, use_s3
 from lakehouse.paths import is_local, to_path
 from lakehouse.session import LakeSession, open_session
 from lakehouse.writer_epoch import take_tables
@@ -25,6 +27,9 @@ from monitoring.metrics.stream import StreamMetrics
 from streaming.kafka_source import LandedTopics
 from streaming.stream_settings import StreamSettings
 from streaming.writer_context import WriterContext
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["LockedWriter", "acquire_writer", "one_shot_writer"]
 
@@ -40,11 +45,14 @@ class LockedWriter:
     locks: tuple[WriterLock, ...]
 
     @contextmanager
-    def session(self, jvm: JvmOptions, *, app_name: str) -> Iterator[LakeSession]:
+    def session(
+        self, jvm: JvmOptions, *, app_name: str, may_take: "Callable[[SparkSession], bool]" = lambda spark: True
+    ) -> Iterator[LakeSession]:
         """Yield a Spark session; all tables exist then.
 
         The JVM holds the locks too, so that a JVM without its process still keeps other writers out. The tables of an object
-        store are taken over from an earlier writer when this session can write there, and not before.
+        store are taken over from an earlier writer when this session can write there and `may_take` says so, and not before;
+        it may raise instead. Without it they stay as they are, and the caller must not write.
 
         Raises:
             ConfigError: the versions do not fit, or a setting lets two writers of an object store overwrite each other.
@@ -70,15 +78,24 @@ class LockedWriter:
                     define_log_store(session.spark)
                 for place in buckets:
                     check_conditional_put(session.spark, place)
-                if is_s3(self.lake.root):
+                if is_s3(self.lake.root) and may_take(session.spark):
                     self._take_tables(cleanup)
                 yield session
             finally:
                 session.close()
 
     def _take_tables(self, cleanup: ExitStack) -> None:
-        with store_errors(self.lake.root):
-            epoch = cleanup.enter_context(take_tables(self.lake.root, ALL_TABLES, lambda: _ensure(self.lake)))
+        from deltalake.exceptions import DeltaError
+
+        try:
+            with store_errors(self.lake.root):
+                epoch = cleanup.enter_context(take_tables(self.lake.root, ALL_TABLES, lambda: _ensure(self.lake)))
+        except DeltaError as error:
+            message = (
+                f"The tables at {self.lake.root} cannot be created or changed ({store_text(error)}). If another stream starts "
+                "there, stop one of the two, then start again."
+            )
+            raise UnavailableError(message) from error
         logger.info("writing the tables at %s with writer epoch %d", self.lake.root, epoch)
 
 

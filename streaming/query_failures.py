@@ -1,5 +1,6 @@
 """Classification of a query's end: one sentence, and whether the error is temporary (wait and restart) or needs a person."""
 
+import re
 from typing import Final
 
 from ingest.contract.errors import FatalError, RetryableError, TidegateError
@@ -30,7 +31,6 @@ _DISK_FULL: Final = ("No space left on device", "Disk quota exceeded", "not enou
 _DATA_LOSS: Final = ("KAFKA_DATA_LOSS", "data may have been lost", "data was lost", "OffsetOutOfRangeException")
 _STORE_LOGIN: Final = (
     "NoAuthWithAWSException",
-    "AccessDenied",
     "InvalidAccessKeyId",
     "SignatureDoesNotMatch",
     "UnknownStoreException",
@@ -38,6 +38,8 @@ _STORE_LOGIN: Final = (
     "lacked the necessary privileges",
 )
 """Of the JVM's client, of the store itself, and of delta-rs."""
+_DENIED: Final = re.compile(r"AccessDenied.*(s3a?://|S3)|(s3a?://|S3|<Code>).*AccessDenied")
+"""In one line: Java says AccessDeniedException of a local file, too."""
 _STORE_AWAY: Final = (
     "Generic S3 error",
     "SdkClientException",
@@ -48,6 +50,7 @@ _STORE_AWAY: Final = (
 )
 _OTHER_BATCH: Final = ("CONCURRENT_STREAM_LOG_UPDATE", "Multiple streaming jobs detected", "RemoteFileChangedException")
 """The store, or Spark, finds a file of this checkpoint there that this stream was to put."""
+_LOST_PART: Final = re.compile(r"(FileNotFoundException|FILE_NOT_EXIST|PATH_NOT_FOUND)[^\n]*/_identities/")
 _EXECUTORS_LOST: Final = ("ExecutorLostFailure", "ExecutorDeadException", "FetchFailedException")
 _MEMORY: Final = ("OutOfMemoryError", "GC overhead limit")
 
@@ -106,13 +109,17 @@ def _store_away(text: str, root: str, checkpoint: str) -> RetryableError | None:
         return RetryableError(
             "An earlier stream put a file into this checkpoint meanwhile; landing reads the checkpoint again."
         )
-    if _any(_STORE_LOGIN, text):
+    if _LOST_PART.search(text):
+        return RetryableError(
+            "An earlier stream deleted known identities that this one was reading; landing reads them from the table."
+        )
+    if _any(_STORE_LOGIN, text) or _DENIED.search(text):
         return RetryableError(
             f"The object store does not let this stream in, or does not have the bucket ({_first_line(text)}). Check "
             "lake.s3_access_key, lake.s3_secret_key, lake.s3_endpoint and the rights to the bucket; landing tries again.",
             retry_after_seconds=5.0,
         )
-    if _any(_STORE_AWAY, text):
+    if _any(_STORE_AWAY, text) and not _any(_MEMORY, text):
         return RetryableError(
             f"The object store does not answer, or does not accept a request ({_first_line(text)}); landing tries again.",
             retry_after_seconds=2.0,

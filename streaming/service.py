@@ -38,6 +38,7 @@ from monitoring.metrics.stream import StreamMetrics
 from streaming.background_tasks import BackgroundTasks, make_background_tasks
 from streaming.decode import dead_letter_rows, decode_stream, landed_at, reading_rows
 from streaming.dedup_index import KEY_COLUMNS, DedupIndex
+from streaming.executors.executor_check import check_login
 from streaming.kafka_source import LandedTopics
 from streaming.landing_offsets import Offsets, newest_mark, record_count
 from streaming.landing_progress import LandingProgress, StreamState, unseen_reports
@@ -90,7 +91,16 @@ def run(
     told = state or StreamState()
     with acquire_writer(lake, stream) as sole:
         told.set(ready=False, detail="starting Spark")
-        with sole.session(jvm, app_name="tidegate-land") as session:
+
+        def can_land(spark: SparkSession) -> bool:
+            # An earlier stream on an object store must not end for one that cannot land.
+            if not wait_for_kafka(kafka, stop, lambda why: told.set(ready=False, detail=why)):
+                return False
+            if sole.stream.checks_on_executors:
+                check_login(sole.lake.root, spark)
+            return not stop.is_set()
+
+        with sole.session(jvm, app_name="tidegate-land", may_take=can_land) as session:
             LandingService(session, kafka, sole.stream, sole.lake, metrics, told, mirror, topics or LandedTopics()).run(
                 stop
             )
@@ -143,8 +153,8 @@ class LandingService:
         progress = LandingProgress(self.metrics, LAND, late_seconds=self.settings.watermark_delay_seconds)
         spark, root = self.session.spark, self.lake.root
         # An overtaken process deletes nothing, and reads no checkpoint that the other stream moves.
-        refuse_overtaken(self._readings)
         with self._named_errors():
+            refuse_overtaken(self._readings)
             check, seen = open_check(spark, root, self.settings, progress)
             try:
                 land = start_landing(spark, root, self.kafka, self.settings, check, progress, self.mirror, self.topics)

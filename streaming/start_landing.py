@@ -21,7 +21,7 @@ from streaming.copy_check import CopyCheck, IdentityIndex
 from streaming.decode import decode_stream
 from streaming.dedup_index import DedupIndex, points_folder
 from streaming.driver_check import DriverCheck
-from streaming.executors.executor_check import ExecutorCheck, check_login
+from streaming.executors.executor_check import ExecutorCheck
 from streaming.executors.identity_parts import IdentityParts
 from streaming.executors.parts_folder import drop_parts
 from streaming.identity_snapshot import SNAPSHOT_FILE
@@ -148,14 +148,13 @@ def open_check(
     What the other way has saved is deleted: it does not see which commits are lost until it is used again.
 
     Raises:
-        FatalError: a data file is gone, another stream has the tables, or executors do not reach them; names the next step.
+        FatalError: a data file is gone, or another stream has the tables; names the next step.
     """
     snapshot = Path(root) / SNAPSHOT_FILE if is_local(root) else None
     if settings.checks_on_executors:
         if snapshot is not None:
             snapshot.unlink(missing_ok=True)
             shutil.rmtree(points_folder(snapshot), ignore_errors=True)
-        check_login(root, spark)
         parts = IdentityParts(spark, root)
         parts.load(horizon_days=settings.horizon_days)
         return ExecutorCheck(spark, root, parts, progress), parts

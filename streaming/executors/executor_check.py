@@ -55,18 +55,18 @@ _POSITION: Final = "row_number() OVER (PARTITION BY partition, offset ORDER BY r
 
 
 def check_login(root: str, spark: "SparkSession") -> None:
-    """Let a task read the newest file of the table's log, if the tables are in an object store.
+    """Let a task read the newest file of the table's log, if the table is in an object store.
 
     Without it, executors without a login would fail in each batch of a table that is empty.
 
     Raises:
         ConfigError: executors have no login, or the store rejects it.
     """
-    if not is_s3(root):
+    if not is_s3(root) or (newest := newest_version(root, READINGS.name)) < 0:
         return
     uri = table_uri(root, READINGS.name)
     try:
-        spark.read.text(f"{uri}/{log_name(newest_version(root, READINGS.name))}").count()
+        spark.read.text(f"{uri}/{log_name(newest)}").count()
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if any(sign in line for sign in _NO_LOGIN)]
         if not lines:

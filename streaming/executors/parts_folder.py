@@ -39,7 +39,15 @@ _NAME: Final = re.compile(r"(\d{20})-(\d{20})-[0-9a-f]{8}")
 COUNT_SECONDS: Final = 60.0
 """Longest wait for the count of a write, which comes from a thread of the driver's JVM when the write has ended."""
 _GONE: Final = ("PATH_NOT_FOUND", "FILE_NOT_EXIST", "FileNotFoundException")
-_TORN: Final = ("is not a Parquet file", "ParquetDecodingException", "can not read class org.apache.parquet")
+_TORN: Final = (
+    "is not a Parquet file",
+    "ParquetDecodingException",
+    "can not read class org.apache.parquet",
+    "could not read page",
+    "FAILED_TO_UNCOMPRESS",
+    "ZstdIOException",
+)
+_UNREAD: Final = "FAILED_READ_FILE"
 """Words of Spark's errors about a file that is not there, and about one that is damaged."""
 
 
@@ -83,7 +91,9 @@ class PartsFolder:
         try:
             part = self._count(name)
         except Exception as error:
-            if not is_gone(error) and not any(sign in str(error) for sign in _TORN):
+            # On a local disk no store is away: what cannot be read is damaged.
+            torn = (*_TORN, _UNREAD) if is_local(self._root) else _TORN
+            if not is_gone(error) and not any(sign.lower() in str(error).lower() for sign in torn):
                 raise
             logger.warning("cannot read the known identities in %s/%s: %s", self.uri, name.name, _first_line(error))
             return None

@@ -1,5 +1,6 @@
 """Start of a stream on tables in a bucket: it takes them over when it can land, and says what keeps it from that."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,14 +11,18 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import TableNotFoundError
+from prometheus_client import CollectorRegistry
 
 from deploy.local.ports import choose_port
 from ingest.contract.errors import ConfigError, FatalError, RetryableError, UnavailableError
+from ingest.kafka_settings import KafkaSettings
+from ingest.topics.admin import wait_for_kafka
 from lakehouse.derived_tables import ALL_TABLES
 from lakehouse.jvm import JvmOptions
 from lakehouse.lake_settings import LakeSettings
 from lakehouse.writer_epoch import WRITER, fence_of
-from streaming import locked_writer
+from monitoring.metrics.stream import StreamMetrics
+from streaming import locked_writer, service
 from streaming.locked_writer import LockedWriter, acquire_writer
 from streaming.query_failures import classify_query_failure
 from streaming.stream_settings import StreamSettings
@@ -142,3 +147,33 @@ def test_a_store_that_does_not_answer_is_named_with_the_next_step(
     waits = classify_query_failure(cause, bootstrap_servers="k:1", log="/l", root=lake.root)
     assert type(waits) is RetryableError
     assert str(waits).startswith("The object store does not answer")
+
+
+def test_a_start_that_is_stopped_or_cannot_land_takes_nothing(
+    lake: LakeSettings, stream: StreamSettings, spark: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with started(lake, stream):
+        assert epochs(lake) == {1}
+    settings = StreamSettings.model_validate(
+        {"checkpoint": stream.checkpoint, "warm_up": False, "master": "spark://m:7077"}
+    )
+    stop, port = threading.Event(), choose_port(0)[0]
+    metrics = StreamMetrics(CollectorRegistry(), query="land", tables=ALL_TABLES, topics=())
+
+    def run() -> None:
+        kafka = KafkaSettings(bootstrap_servers=f"127.0.0.1:{port}")
+        service.run(kafka, settings, lake, JvmOptions(Path(), (), Path()), metrics, stop)
+
+    def refused(root: str, session: None) -> None:
+        message = "executors have no login"
+        raise ConfigError(message)
+
+    monkeypatch.setattr(service, "wait_for_kafka", lambda *given: True)
+    monkeypatch.setattr(service, "check_login", refused)
+    with pytest.raises(ConfigError, match="no login"):
+        run()
+    monkeypatch.setattr(service, "check_login", lambda root, session: stop.set())
+    run()
+    monkeypatch.setattr(service, "wait_for_kafka", wait_for_kafka)
+    run()
+    assert epochs(lake) == {1}

@@ -64,6 +64,10 @@ REFUSED = """Kernel error -> The operation lacked the necessary privileges to co
         ("org.apache.hadoop.fs.s3a.auth.NoAuthWithAWSException: No AWS Credentials", "Check lake.s3_access_key"),
         ("java.nio.file.AccessDeniedException: s3a://lake/x: S3Exception: Access Denied", "Check lake.s3_access_key"),
         ("AWSBadRequestException: SignatureDoesNotMatch: S3Exception", "Check lake.s3_access_key"),
+        (
+            "Caused by: java.io.FileNotFoundException: No such file: s3a://l/_identities/x/0-1/a.parquet",
+            "from the table",
+        ),
         ("org.apache.hadoop.fs.s3a.UnknownStoreException: s3a://lake/: bucket does not exist", "have the bucket"),
         ("[CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log.", "reads the checkpoint again"),
     ],
@@ -74,6 +78,25 @@ def test_an_error_of_the_store_is_not_one_of_kafka_and_landing_tries_again(text:
         assert type(found) is RetryableError
         assert says in str(found)
         assert not set("\n\x1b") & set(str(found))
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "java.nio.file.AccessDeniedException: /spark/local\n== Plan == checkpointLocation=s3a://lake/c",
+            "query failed",
+        ),
+        (
+            "AWSClientIOException: create file\nCaused by: java.lang.OutOfMemoryError: Java heap space",
+            "ran out of memory",
+        ),
+    ],
+)
+def test_an_error_of_this_machine_is_not_one_of_the_store(text: str, says: str) -> None:
+    found = classify_query_failure(RuntimeError(text), bootstrap_servers="k:1", log="/l", root="s3a://lake/tables")
+    assert type(found) is FatalError
+    assert says in str(found)
 
 
 @pytest.mark.parametrize(
