@@ -12,6 +12,7 @@ from ingest.clients import make_client
 from ingest.contract.errors import RetryableError, UnavailableError
 from ingest.kafka_settings import KafkaSettings
 from ingest.lag.cluster_reader import CLIENT_ID, monitor_conf
+from ingest.topics.offsets import PAUSE_SECONDS, leader_moves
 from ingest.topics.rights import missing_right
 
 __all__ = ["BoundedReader", "BrowseBudget"]
@@ -111,10 +112,16 @@ class BoundedReader:
     def offsets_at(self, partitions: list[int], time_ms: int) -> dict[int, int]:
         """Return the first offset at or after this time. A partition without one, or without an answer, is missing."""
         asked = [TopicPartition(self._topic, one, time_ms) for one in partitions]
-        try:
-            answers = self._consumer.offsets_for_times(asked, timeout=max(0.05, self._budget.seconds_left))
-        except KafkaException as error:
-            raise self._unheard(_NO_OFFSETS, error) from error
+        while True:
+            try:
+                answers = self._consumer.offsets_for_times(asked, timeout=max(0.05, self._budget.seconds_left))
+                break
+            except KafkaException as error:
+                if not leader_moves(error) or self._budget.seconds_left <= PAUSE_SECONDS:
+                    raise self._unheard(_NO_OFFSETS, error) from error
+                time.sleep(PAUSE_SECONDS)
+                # The client asks whom it knows as leader until it asks for the leaders again.
+                self._metadata(self._topic)
         return {one.partition: one.offset for one in answers if one.error is None and one.offset >= 0}
 
     def read(self, stretches: Mapping[int, tuple[int, int]], take: Callable[[Message], bool]) -> dict[int, int]:

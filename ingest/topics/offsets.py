@@ -10,7 +10,7 @@ from ingest.kafka_settings import KafkaSettings
 from ingest.topics.admin import TIMEOUT_SECONDS, admin_client, no_answer_error, partition_counts, result_of
 from ingest.topics.rights import is_denied, missing_right, topic_not_found
 
-__all__ = ["begin_offsets", "end_offsets", "offsets_at"]
+__all__ = ["PAUSE_SECONDS", "begin_offsets", "end_offsets", "leader_moves", "offsets_at"]
 
 PAUSE_SECONDS: Final = 0.1
 
@@ -66,13 +66,13 @@ def _offsets(settings: KafkaSettings, topic: str, spec: OffsetSpec) -> dict[int,
         except (KafkaException, TimeoutError) as error:
             if is_denied(error):
                 raise missing_right(settings, f"see the offsets of topic {topic}", "DESCRIBE") from error
-            if not _leader_moves(error) or time.monotonic() > deadline:
+            if not leader_moves(error) or time.monotonic() > deadline:
                 raise no_answer_error(settings, error, f"asking for offsets of topic {topic}") from error
             time.sleep(PAUSE_SECONDS)
             # The client asks whom it knows as leader until it asks for the leaders again.
             partition_counts(client, settings)
 
 
-def _leader_moves(error: Exception) -> bool:
+def leader_moves(error: Exception) -> bool:
     """Return whether a partition has no known leader, as just after a topic was created or a broker left or came back."""
     return isinstance(error, KafkaException) and error.args[0].code() in _LEADER_MOVES

@@ -101,7 +101,7 @@ def test_a_device_leaves_every_table_and_what_is_beside_them(
         started.query.processAllAvailable()
         # In Kafka when the erasure begins, and not landed.
         lander.send(*(record(n, seq=n, device=SECRET) for n in range(2, 300)), record(9, seq=9, device="d2"))
-        writer = make_writer(lander, started.landing._seen)
+        writer = make_writer(lander, started.landing._check._seen)
         request = Request("erase", {"device": SECRET}, author="ada", reason="asked to", private=True)
         with monkeypatch.context() as killed:
             killed.setattr(erase_module, "_derive", crash)

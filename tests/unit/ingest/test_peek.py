@@ -4,8 +4,11 @@ import time
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
-from ingest.read.bounded_reader import BrowseBudget
+from ingest.contract.errors import RetryableError
+from ingest.kafka_settings import KafkaSettings
+from ingest.read.bounded_reader import BoundedReader, BrowseBudget
 from ingest.read.browse import partition_of_key
 from ingest.read.partition_walk import HeldBytes, WalkResult, merge_page
 from ingest.read.shown_record import RecordPiece, ShownRecord, show_record
@@ -116,3 +119,29 @@ def test_past_what_may_be_held_only_beginnings_are() -> None:
     assert kept.most_bytes(65_536) == 1024
     kept.add(large, -1)
     assert kept.most_bytes(65_536) == 65_536
+
+
+@pytest.mark.parametrize(("code", "fails"), [(KafkaError.NOT_LEADER_FOR_PARTITION, 2), (KafkaError.INVALID_REQUEST, 1)])
+def test_only_a_leader_that_moves_is_asked_again(code: int, fails: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As just after a topic was created. A client that is not asked for the leaders again asks the former one for ever."""
+    asked = list[str]()
+
+    class Moving:
+        def offsets_for_times(self, places: list[TopicPartition], timeout: float) -> list[TopicPartition]:
+            asked.append("offsets")
+            if asked.count("offsets") <= fails:
+                raise KafkaException(KafkaError(code))
+            return [TopicPartition(place.topic, place.partition, 42) for place in places]
+
+        def list_topics(self, topic: str, timeout: float) -> None:
+            asked.append("leaders")
+
+    monkeypatch.setattr("ingest.read.bounded_reader.make_client", lambda *given: Moving())
+    reader = BoundedReader(KafkaSettings(), "rooms", BrowseBudget(10, 10, time.monotonic() + 30))
+    if code == KafkaError.INVALID_REQUEST:
+        with pytest.raises(RetryableError, match="offsets of topic rooms"):
+            reader.offsets_at([0], -1)
+        assert asked == ["offsets"]
+    else:
+        assert reader.offsets_at([0], -1) == {0: 42}
+        assert asked == ["offsets", "leaders", "offsets", "leaders", "offsets"]
