@@ -107,11 +107,7 @@ def _run_here(
     tell("No stream is writing these tables; starting Spark here, which takes some seconds.")
     logs = Path(tempfile.mkdtemp(prefix="tidegate-command-"))
     java = find_java()
-
-    def say(text: str) -> None:
-        tell(text)
-
-    jars = lake_jars(settings.lake.root, settings.stream.checkpoint, progress=say)
+    jars = lake_jars(settings.lake.root, settings.stream.checkpoint, progress=tell)
     jvm = JvmOptions(java.home, tuple(jars), logs, flags=(*java.gc_options, *java_flags(settings.kafka)))
     metrics = StreamMetrics(CollectorRegistry(), query="command", tables=ALL_TABLES, topics=(READINGS, DEAD_LETTERS))
     try:

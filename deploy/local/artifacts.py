@@ -119,7 +119,7 @@ def cache_dir() -> Path:
 
 
 def fetch_jars(
-    group: Group | Sequence[Jar], progress: Callable[[str], None], *, cache: Path | None = None, verify: bool = False
+    group: Group | Sequence[Jar], progress: Callable[[str], object], *, cache: Path | None = None, verify: bool = False
 ) -> None:
     """Have all jars of `group` in the cache. Two runs at once are safe: the second waits for the first.
 
@@ -157,7 +157,7 @@ def spark_jars(cache: Path | None = None) -> list[Path]:
     return [_located(jar, cache) for jar in read_lock() if jar.part in _MEMBERS["spark"]]
 
 
-def lake_jars(*places: str, progress: Callable[[str], None], cache: Path | None = None) -> list[Path]:
+def lake_jars(*places: str, progress: Callable[[str], object], cache: Path | None = None) -> list[Path]:
     """Return the jars that Spark needs for tables and checkpoints at these places, and fetch those of S3 if one needs them.
 
     Raises:
@@ -243,7 +243,7 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _drop_wrong(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -> None:
+def _drop_wrong(jars: Sequence[Jar], folder: Path, progress: Callable[[str], object]) -> None:
     progress(f"checking the hashes of {len(jars)} JVM parts")
     for jar in jars:
         path = folder / jar.file_name
@@ -253,7 +253,7 @@ def _drop_wrong(jars: Sequence[Jar], folder: Path, progress: Callable[[str], Non
 
 
 @contextmanager
-def _alone(folder: Path, progress: Callable[[str], None]) -> Iterator[None]:
+def _alone(folder: Path, progress: Callable[[str], object]) -> Iterator[None]:
     """Hold the cache's lock; the kernel frees it with the process, so a killed run blocks no other."""
     with (folder / ".lock").open("w") as file:
         told = 0.0
@@ -276,7 +276,7 @@ def _resolvable(jars: Sequence[Jar]) -> list[list[Jar]]:
     return [part for part in (rest, older) if part]
 
 
-def _fetch(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -> None:
+def _fetch(jars: Sequence[Jar], folder: Path, progress: Callable[[str], object]) -> None:
     """Let Ivy fetch into a work folder, which a cut-off run leaves for the next to go on from, then prove and move."""
     work = folder / ".ivy"
     jars = sorted(jars, key=lambda jar: jar.optional)
@@ -295,7 +295,7 @@ def _fetch(jars: Sequence[Jar], folder: Path, progress: Callable[[str], None]) -
 
 
 def _watch(
-    process: "subprocess.Popen[bytes]", jars: Sequence[Jar], work: Path, progress: Callable[[str], None]
+    process: "subprocess.Popen[bytes]", jars: Sequence[Jar], work: Path, progress: Callable[[str], object]
 ) -> None:
     told = moved = time.monotonic()
     before = -1

@@ -47,8 +47,9 @@ _TORN: Final = (
     "FAILED_TO_UNCOMPRESS",
     "ZstdIOException",
 )
-_UNREAD: Final = "FAILED_READ_FILE"
 """Words of Spark's errors about a file that is not there, and about one that is damaged."""
+_UNREAD: Final = "FAILED_READ_FILE"
+"""What Spark says of a file that it cannot read for any other reason."""
 
 
 class PartName(NamedTuple):
