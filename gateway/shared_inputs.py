@@ -262,19 +262,26 @@ class _Copies:
         """
         owned = self._owned()
         self.folder.mkdir(parents=True, exist_ok=True)
+        # Before the list: after a crash in between, a file that the list names is taken for a copy of this class.
+        for name in sorted(files.keys() - owned):
+            self._keep_former(name, files[name])
         # Before the files: a crash in between must not make a shared file look like one of another origin.
         self._write(self._list.name, json.dumps(sorted({*owned, *files})).encode())
         for name, content in files.items():
             path = self.folder / name
-            same = path.exists() and path.read_bytes() == content
-            if not same and path.exists() and name not in owned:
-                path.rename(path.with_name(f"{name}.local"))
-                logger.warning("%s is replaced by the shared one from Kafka; the former file is %s.local.", path, name)
-            if not same or again:
+            if again or not path.exists() or path.read_bytes() != content:
                 self._write(name, content)
         for name in owned - files.keys():
             (self.folder / name).unlink(missing_ok=True)
         self._write(self._list.name, json.dumps(sorted(files)).encode())
+
+    def _keep_former(self, name: str, content: bytes) -> None:
+        """Copy a file of another origin to NAME.local. It stays in place until it is replaced: a reader always finds one."""
+        path = self.folder / name
+        former = path.read_bytes() if path.exists() else b""
+        if former.strip() and former != content:
+            self._write(f"{name}.local", former)
+            logger.warning("%s is replaced by the shared one from Kafka; the former file is %s.local.", path, name)
 
     def _owned(self) -> set[str]:
         try:

@@ -92,6 +92,59 @@ def test_files_of_before_are_not_lost(bed: Bed) -> None:
     assert list(read_registry(place / "devices.jsonl")) == ["a"]
 
 
+def _former_files(place: Path) -> None:
+    (place / "profiles").mkdir(parents=True)
+    (place / "profiles" / "pump.toml").write_bytes(FAN)
+    (place / "devices.jsonl").write_text('{"device":"old"}\n')
+
+
+def test_a_reader_always_finds_a_file_while_it_is_replaced(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = bed.folder / "gw"
+    _former_files(place)
+    bed.send((profile_key("pump.toml"), PUMP), *device_input("a", None, {}).items())
+    found: list[bool] = []
+    monkeypatch.setattr(
+        "gateway.shared_inputs.os.fsync",
+        lambda _: found.append((place / "devices.jsonl").exists() and (place / "profiles" / "pump.toml").exists()),
+    )
+    bed.inputs().refresh()
+    assert len(found) >= 4
+    assert all(found)
+
+
+@pytest.mark.parametrize("written", range(8))
+def test_a_crash_at_any_step_loses_no_former_file(bed: Bed, monkeypatch: pytest.MonkeyPatch, written: int) -> None:
+    place, replace, left = bed.folder / "gw", Path.replace, written
+    _former_files(place)
+    bed.send((profile_key("pump.toml"), PUMP), *device_input("a", None, {}).items())
+
+    def crash(self: Path, target: Path) -> Path:
+        nonlocal left
+        if not left:
+            raise KeyboardInterrupt
+        left -= 1
+        return replace(self, target)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "replace", crash)
+        with pytest.raises(KeyboardInterrupt):
+            bed.inputs().refresh()
+    bed.inputs().refresh()
+    assert bed.profiles() == {"pump.toml": PUMP, "pump.toml.local": FAN}
+    assert (place / "devices.jsonl.local").read_text() == '{"device":"old"}\n'
+    assert list(read_registry(place / "devices.jsonl")) == ["a"]
+
+
+def test_an_empty_file_that_a_gateway_made_is_not_kept(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
+    inputs = bed.inputs()
+    inputs.make_missing()
+    bed.send(*device_input("a", None, {}).items())
+    inputs.refresh()
+    assert list(read_registry(bed.folder / "gw" / "devices.jsonl")) == ["a"]
+    assert [file.name for file in (bed.folder / "gw").glob("*.local")] == []
+    assert "is replaced" not in caplog.text
+
+
 def test_both_kinds_may_share_a_folder(bed: Bed) -> None:
     settings = GatewaySettings(
         shared_inputs=True, profiles=str(bed.folder), device_registry=str(bed.folder / "devices.jsonl")
