@@ -46,6 +46,7 @@ def pipeline(shared: SecuredPipeline) -> Iterator[SecuredPipeline]:
     shared.back(*(node for node in shared.cluster.nodes if not node.alive))
     shared.load.start(RATE)
     shared.flows()
+    shared.lands()
     yield shared
     shared.load.pause()
 
@@ -171,3 +172,11 @@ def _mqtt_accepts(pipeline: SecuredPipeline, password: str, pem: str = "") -> bo
     return connect_accepted(
         "127.0.0.1", pipeline.broker_part.port, level=5, name="gateway", password=password, timeout=5.0, context=context
     )
+
+
+def test_the_audit_finds_nothing_after_all_of_that(pipeline: SecuredPipeline) -> None:
+    verdict = pipeline.settled()
+    report = pipeline.audit()
+    figures = report.figures
+    assert (figures.unaccounted, figures.duplicate_rows, figures.order_violations) == (0, 0, 0), report.to_dict()
+    assert (report.behind, figures.stored, figures.dead_lettered) == (0, verdict.sent, 0), report.to_dict()

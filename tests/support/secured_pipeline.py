@@ -18,7 +18,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
+from deltalake import DeltaTable
 
+from deploy.balance_audit import AuditBounds, AuditReport, audit
 from deploy.certificates.folder import init_folder, issue_leaves
 from deploy.certificates.issue import LeafRequest
 from deploy.chaos.numbered_load import NumberedLoad
@@ -128,6 +130,7 @@ class SecuredPipeline:
         self.gateway.start()
         self.stream = ServerProcess(self.folder / "stream.log", environment={"PYTHONPATH": str(ROOT)})
         self._opened.callback(self.stream.end, 20.0)
+        self.root = self.folder / "tables"
         self.start_stream()
         fleet = {"port": self.broker_part.port, "username": "fleet", "password": "fleet-secret"}
         self.load = NumberedLoad(
@@ -166,7 +169,7 @@ class SecuredPipeline:
             {
                 "kafka": self._kafka("stream"),
                 "stream": {"checkpoint": str(self.folder / "checkpoint"), "warm_up": False},
-                "lake": {"root": str(self.folder / "tables")},
+                "lake": {"root": str(self.root)},
                 "monitoring": {"stream_port": 0},
             }
         )
@@ -223,6 +226,15 @@ class SecuredPipeline:
             "messages to flow",
         )
 
+    def lands(self) -> None:
+        """The stream adds rows now; the first time it may still start."""
+        before = self._rows_version()
+        self.wait(lambda: self._rows_version() > before, "rows in the table", seconds=900.0)
+
+    def _rows_version(self) -> int:
+        place = str(self.root / "readings")
+        return DeltaTable(place).version() if DeltaTable.is_deltatable(place) else 0
+
     def back(self, *nodes: KafkaNode) -> None:
         """Start these nodes again at once, and wait until the cluster has all copies."""
         for node in nodes:
@@ -257,6 +269,11 @@ class SecuredPipeline:
     def note(self, what: str, since: float) -> None:
         """Log the longest gap for people: a test asserts no time."""
         logger.info("%s: longest gap %.2f s, %d messages sent", what, self.longest_gap(since), len(self.load.sent))
+
+    def audit(self) -> AuditReport:
+        """Compare what the gateway counted with the rows of the tables, once the stream has landed all of it."""
+        bounds = AuditBounds.of(self.gateway.settings)
+        return audit(self.admin, str(self.root), None, bounds=bounds, wait_seconds=900.0)
 
     def change_mqtt_password(self, password: str) -> None:
         """By the steps of OPERATORS.md. At SIGHUP mosquitto reads passwords and its certificate, and cuts who has another one."""
