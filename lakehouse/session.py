@@ -61,6 +61,11 @@ class LakeSession:
             shutil.rmtree(self.scratch, ignore_errors=True)
 
 
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    """Drop what py4j logs with the root logger: that a call met a JVM that had ended, with two stacks. The caller raises it."""
+    return record.module != "java_gateway"
+
+
 def check_versions() -> None:
     """Refuse a pair of pyspark and delta-spark that was not proved together.
 
@@ -210,6 +215,7 @@ def open_session(
 
     # py4j's modules log whatever a callback raises with its stack; the landing reports it in one sentence.
     logging.getLogger("py4j").propagate = False
+    logging.getLogger().addFilter(_is_not_of_py4j)
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(name).disabled = True
     scratch = Path(tempfile.mkdtemp(prefix="tidegate-scratch-", dir=options.temp_dir))

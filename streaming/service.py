@@ -38,6 +38,7 @@ from monitoring.metrics.stream import StreamMetrics
 from streaming.background_tasks import BackgroundTasks, make_background_tasks
 from streaming.decode import dead_letter_rows, decode_stream, landed_at, reading_rows
 from streaming.dedup_index import KEY_COLUMNS, DedupIndex
+from streaming.drain_deadline import DrainDeadline
 from streaming.executors.executor_check import check_login
 from streaming.kafka_source import LandedTopics
 from streaming.landing_offsets import Offsets, newest_mark, record_count
@@ -150,6 +151,24 @@ class LandingService:
         return False
 
     def _land_until(self, stop: threading.Event) -> None:
+        with DrainDeadline(self.session.spark, stop) as deadline:
+            try:
+                land, chores, progress = self._start()
+                try:
+                    with self._named_errors():
+                        self._await(land, chores, progress, stop)
+                finally:
+                    deadline.begin()
+                    chores.stop()
+                    self._drain(land)
+            except CommitConflictError:
+                raise
+            except TidegateError as error:
+                if not (stop.is_set() and deadline.expired):
+                    raise
+                logger.debug("cancelled by the stop", exc_info=error)
+
+    def _start(self) -> tuple[LandQuery, BackgroundTasks, LandingProgress]:
         progress = LandingProgress(self.metrics, LAND, late_seconds=self.settings.watermark_delay_seconds)
         spark, root = self.session.spark, self.lake.root
         # An overtaken process deletes nothing, and reads no checkpoint that the other stream moves.
@@ -162,15 +181,13 @@ class LandingService:
                 with suppress(Exception):
                     check.close(None)
                 raise
-        writer = WriterContext(spark, self.kafka, self.settings, self.lake, self.metrics, self.topics, seen)
+        writer = WriterContext(
+            spark, self.kafka, self.settings, self.lake, self.metrics, self.topics, seen,
+            jvm_runs=lambda: self.session.jvm.process.poll() is None,
+        )  # fmt: skip
         chores = BackgroundTasks(writer, make_background_tasks(writer))
         chores.start()
-        try:
-            with self._named_errors():
-                self._await(land, chores, progress, stop)
-        finally:
-            chores.stop()
-            self._drain(land)
+        return land, chores, progress
 
     def _await(
         self, land: LandQuery, chores: BackgroundTasks, progress: LandingProgress, stop: threading.Event

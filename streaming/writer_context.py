@@ -22,7 +22,7 @@ class WriterContext:
     """The one process that may write under the root: its Spark session, settings and metrics.
 
     `seen` are the identities of the landing that runs in this process; None if none does. `background_tasks` are, by name, the
-    tasks that a request may need done before it continues.
+    tasks that a request may need done before it continues. `jvm_runs` says whether Spark's JVM has not ended by itself.
     """
 
     spark: "SparkSession"
@@ -33,6 +33,7 @@ class WriterContext:
     topics: LandedTopics
     seen: IdentityIndex | None = None
     background_tasks: dict[str, Callable[[], object]] = field(default_factory=dict)
+    jvm_runs: Callable[[], bool] = lambda: True
 
     @property
     def root(self) -> str:

@@ -29,11 +29,10 @@ SAME = "not test_a_copy_that_cannot_be_compared and not test_a_replay_is_counted
 
 
 @pytest.mark.chaos
-def test_a_worker_that_dies_under_load_loses_and_doubles_nothing(
-    tmp_path: Path, wait_until: Callable[..., Any]
-) -> None:
+def test_workers_that_die_under_load_lose_and_double_nothing(tmp_path: Path, wait_until: Callable[..., Any]) -> None:
+    """One dies, then the last one too: a stop then does not wait for executors that never come."""
     artifacts.fetch_jars("all", lambda text: None)
-    root = tmp_path / "tables"
+    root, checkpoint, log = tmp_path / "tables", tmp_path / "checkpoint", tmp_path / "stream.log"
     with open_spark_cluster(tmp_path / "spark") as cluster, kafka_testbed(tmp_path, partitions=4) as kafka:
         port, _ = choose_port(0)
         config = tmp_path / "stream.toml"
@@ -41,7 +40,7 @@ def test_a_worker_that_dies_under_load_loses_and_doubles_nothing(
             to_toml({
                 "kafka": {"bootstrap_servers": kafka.bootstrap_servers, "partitions": kafka.partitions},
                 "lake": {"root": str(root)},
-                "stream": {"checkpoint": str(tmp_path / "checkpoint"), **cluster.settings},
+                "stream": {"checkpoint": str(checkpoint), **cluster.settings},
                 "monitoring": {"stream_port": port},
             })
         )  # fmt: skip
@@ -57,26 +56,45 @@ def test_a_worker_that_dies_under_load_loses_and_doubles_nothing(
             str(tmp_path),
         ]
         url = f"http://127.0.0.1:{port}/healthz"
-        with run_process(command, tmp_path / "stream.log", ready=lambda: healthz(url)[0]) as stream:
-            plan = FeedPlan(
-                bootstrap_servers=kafka.bootstrap_servers, records=24_000, readings=2, rate=800.0, boot=1,
-                begin_at=time.time() + 1.0,
-            )  # fmt: skip
-            feed = subprocess.Popen(
-                [sys.executable, "-P", "-m", "deploy.bench.land_feed"], stdin=subprocess.PIPE, text=True
-            )
-            assert feed.stdin is not None
-            feed.stdin.write(json.dumps(asdict(plan)) + "\n")
-            feed.stdin.close()
+        with run_process(command, log, ready=lambda: healthz(url)[0]) as stream:
+            first = feed(kafka.bootstrap_servers, records=24_000, rate=800.0, boot=1)
             wait_until(lambda: rows_of(root) > 2000, seconds=120, what="the first rows")
             cluster.await_executors(2)
-            assert rows_of(root) < 2 * plan.records, "the worker dies while the load runs"
+            assert rows_of(root) < 48_000, "the worker dies while the load runs"
             cluster.workers[0].kill()
-            assert feed.wait(120) == 0
-            wait_until(lambda: rows_of(root) >= 2 * plan.records, seconds=240, what="every row after the death")
-            assert stream.poll() is None, (tmp_path / "stream.log").read_text()
+            assert first.wait(120) == 0
+            wait_until(lambda: rows_of(root) >= 48_000, seconds=240, what="every row after the death")
+            assert stream.poll() is None, log.read_text()
+            cluster.workers[1].kill()
+            assert feed(kafka.bootstrap_servers, records=1_000, rate=1000.0, boot=2).wait(120) == 0
+            wait_until(lambda: newest(checkpoint / "offsets") > newest(checkpoint / "commits"), what="a batch in hand")
+            stream.terminate()
+            assert stream.wait(80) == 0, log.read_text()
+        assert "it is cancelled, and read again at the next start" in log.read_text()
+        assert not [words for words in ("Traceback", "failed") if words in log.read_text()], log.read_text()
+        assert rows_of(root) == 48_000, "no worker was there to land the others"
+        cluster.start()
+        with run_process(command, log, ready=lambda: True):
+            wait_until(lambda: rows_of(root) >= 50_000, seconds=240, what="the rows of the batch that was cancelled")
     (found,) = run_sql(str(root), COUNTED).to_pylist()
-    assert found == {"rows": 2 * plan.records, "distinct_rows": 2 * plan.records}
+    assert found == {"rows": 50_000, "distinct_rows": 50_000}
+
+
+def feed(bootstrap_servers: str, **plan: Any) -> "subprocess.Popen[str]":
+    """A process that sends records of two readings each."""
+    whole = FeedPlan(bootstrap_servers=bootstrap_servers, readings=2, begin_at=time.time() + 1.0, **plan)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "deploy.bench.land_feed"], stdin=subprocess.PIPE, text=True
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(asdict(whole)) + "\n")
+    process.stdin.close()
+    return process
+
+
+def newest(folder: Path) -> int:
+    """Number of the newest batch in a folder of the checkpoint."""
+    return max((int(file.name) for file in folder.iterdir() if file.name.isdigit()), default=-1)
 
 
 @pytest.mark.chaos
