@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ingest.contract.errors import TidegateError, UnavailableError
 from lakehouse.catalog import open_table, table_names
 from lakehouse.dataset import dataset_of
+from lakehouse.derived_tables import DERIVED
+from lakehouse.looks import note_look
 from lakehouse.paths import table_uri
 from lakehouse.scan import FileScan, needed_files, quote_identifier, scan_of
 from lakehouse.spark_statement import read_query, reading_session
@@ -50,6 +52,7 @@ def run_sql(
     at: datetime | None = None,
     extra_tables: "Mapping[str, pa.Table] | None" = None,
     views: Iterable[View] = (),
+    person: bool = True,
 ) -> "pa.Table":
     """Run one query with DuckDB and return its rows.
 
@@ -60,6 +63,7 @@ def run_sql(
         at: read the tables as of this time.
         extra_tables: further tables by name.
         views: queries over the tables by name.
+        person: False for a query that repeats by itself: it is no reason to keep derived tables fresh.
 
     Raises:
         UnavailableError: the root has no table yet, or the tables no longer have this version or time.
@@ -74,7 +78,10 @@ def run_sql(
         statement = check_query(connection, sql)
         connection.execute("SET TimeZone = 'UTC'")
         scans: dict[str, FileScan] = {}
-        for name in names_in_query(" ".join([sql, *(view.sql for view in used)]), names):
+        asked = names_in_query(" ".join([sql, *(view.sql for view in used)]), names)
+        if person:
+            _note(root, asked)
+        for name in asked:
             table = open_table(root, name, version=version, at=at)
             _check_features(name, table)
             if (scan := scan_of(table)) is None:
@@ -101,6 +108,11 @@ def present_tables(root: str) -> list[str]:
         message = f"There is no table under {root} yet. Start the pipeline with `tidegate up`, or name another folder."
         raise UnavailableError(message)
     return names
+
+
+def _note(root: str, asked: Iterable[str]) -> None:
+    if not DERIVED.keys().isdisjoint(asked):
+        note_look(root)
 
 
 def _check_features(name: str, table: "DeltaTable") -> None:
@@ -220,7 +232,9 @@ def run_spark_sql(
     session = reading_session(spark)
     try:
         query = read_query(session, sql)
-        for name in names_in_query(" ".join([sql, *(view.sql for view in used)]), names):
+        asked = names_in_query(" ".join([sql, *(view.sql for view in used)]), names)
+        _note(root, asked)
+        for name in asked:
             # Spark rejects a time after the newest commit; deltalake returns the version at that time.
             found = open_table(root, name, version=version, at=at).version()
             rows = session.read.format("delta").option("versionAsOf", found).load(table_uri(root, name))

@@ -10,26 +10,29 @@ import json
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from ingest.contract.errors import ConfigError, RetryableError, TidegateError, UnavailableError
-from lakehouse.atomic_file import write_json
+from lakehouse.atomic_file import write_json, write_text
 from lakehouse.paths import to_path
 
 __all__ = ["FOLDER", "Request", "await_answer", "pending_requests", "run_pending", "submit_request"]
 
 FOLDER: Final = "_requests"
 DONE: Final = "done"
+COUNT: Final = ".tries"
 POLL_SECONDS: Final = 0.05
 TRIES: Final = 5
+TRIES_OF_AN_END: Final = 3
+"""Tries that a failure counts for when Spark ended under it: what takes too much memory must not end it a third time."""
 ANSWER_DAYS: Final = 7
 _REFUSALS: Final[dict[int, type[TidegateError]]] = {
     kind.exit_code: kind for kind in (ConfigError, UnavailableError, TidegateError)
 }
-_tried: dict[str, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +102,13 @@ def pending_requests(root: str) -> list[Request]:
     return [request for path in _waiting(root) if (request := _read(path)) is not None]
 
 
-def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
+def run_pending(
+    root: str, run: Callable[[Request], dict[str, Any]], *, has_ended: Callable[[], bool] = lambda: False
+) -> int:
     """Run what waits, oldest first, and answer each; returns how many. A refusal (TidegateError) is an answer too.
 
-    A request that fails unexpectedly does not block others: the next calls try it again, and it is
-    answered as failed after `TRIES`.
+    A request that fails unexpectedly does not block others: the next calls try it again, also those of the next processes, and
+    it is answered as failed after `TRIES`, or after the second end of Spark (`has_ended`) under it.
 
     Raises:
         Exception: the first such failure, once the others had their turn.
@@ -121,16 +126,16 @@ def run_pending(root: str, run: Callable[[Request], dict[str, Any]]) -> int:
             code = UnavailableError.exit_code if isinstance(error, RetryableError) else error.exit_code
             _answer(path, {"ok": False, "error": str(error), "exit_code": code, "request": request.kept()})
         except Exception as error:
-            _tried[request.id] = _tried.get(request.id, 0) + 1
+            tries = _tries(path) + (TRIES_OF_AN_END if has_ended() else 1)
             failed = failed or error
-            if _tried[request.id] < TRIES:
+            if tries < TRIES:
+                write_text(path.with_suffix(COUNT), str(tries))
                 continue
             what = type(error).__name__
             if not request.private:  # its text may hold the arguments
                 what += f": {' '.join(str(error).split())[:300]}"
-            said = f"The request failed {TRIES} times and is not tried again: {what}. See the stream's log."
+            said = f"The request failed too often and is not tried again: {what}. See the stream's log."
             _answer(path, {"ok": False, "error": said, "request": request.kept()})
-        _tried.pop(request.id, None)
         done += 1
     if failed is not None:
         raise failed
@@ -155,12 +160,19 @@ def _read(path: Path) -> Request | None:
         return None
 
 
+def _tries(path: Path) -> int:
+    with suppress(OSError, ValueError):
+        return int(path.with_suffix(COUNT).read_text("ascii"))
+    return 0
+
+
 def _answer(path: Path, answer: dict[str, Any]) -> None:
     """Answer, then take the request away: killed in between, it is run once more and found done."""
     answers = path.parent / DONE
     answers.mkdir(exist_ok=True)
     write_json(answers / path.name, answer)
     path.unlink(missing_ok=True)
+    path.with_suffix(COUNT).unlink(missing_ok=True)
     old = time.time() - ANSWER_DAYS * 86_400
     for other in answers.glob("*.json"):
         if other.stat().st_mtime < old:

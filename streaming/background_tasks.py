@@ -17,6 +17,7 @@ from lakehouse.paths import is_local
 from lakehouse.requests import Request, run_pending
 from lakehouse.writer_epoch import CommitConflictError
 from streaming.derive.deriver import Deriver, derivations
+from streaming.derive.pace import DerivePace
 from streaming.writer_context import WriterContext
 
 __all__ = ["CHORE_NAMES", "BackgroundTask", "BackgroundTasks", "handle_request", "make_background_tasks"]
@@ -47,6 +48,7 @@ class BackgroundTask:
     """Something to be done every so often; `run` returns quickly where there is nothing to do. `close` ends it for good.
 
     `rest` is how many times as long as a run the pause after it lasts at least, so that landing gets the machine in between.
+    A run that is due waits until it is `wanted`.
     """
 
     name: str
@@ -55,6 +57,7 @@ class BackgroundTask:
     due_at: float = 0.0
     close: Callable[[], object] = lambda: None
     rest: float = 0.0
+    wanted: Callable[[], bool] = lambda: True
     failures: int = field(default=0, init=False)
 
 
@@ -65,14 +68,24 @@ def make_background_tasks(writer: WriterContext) -> list[BackgroundTask]:
 
     deriver = Deriver(derivations(writer))
     writer.background_tasks["derive"] = deriver.run_pass
-    derive = BackgroundTask("derive", writer.settings.derive_seconds, deriver.run_pass, rest=1.0)
+    pace = DerivePace(writer.root, writer.settings, lambda: writer.metrics.readings_landed)
+
+    def derive_pass() -> bool:
+        pace.begin()
+        return deriver.run_pass()
+
+    derive = BackgroundTask("derive", writer.settings.derive_seconds, derive_pass, rest=1.0, wanted=pace.wanted)
     maintain = BackgroundTask("maintain", writer.settings.maintain_seconds, TableMaintainer(writer).run_pass)
     if not is_local(writer.root):
         return [derive, maintain]
     streams = StreamSupervisor(writer)
     return [
         BackgroundTask(
-            "requests", TICK_SECONDS, lambda: run_pending(writer.root, lambda request: handle_request(writer, request))
+            "requests",
+            TICK_SECONDS,
+            lambda: run_pending(
+                writer.root, lambda request: handle_request(writer, request), has_ended=lambda: not writer.jvm_runs()
+            ),
         ),
         derive,
         BackgroundTask("streams", STREAMS_SECONDS, streams.run, close=streams.close),
@@ -123,7 +136,7 @@ class BackgroundTasks:
         self._writer.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "chores")
         while not self._stop.wait(TICK_SECONDS):
             for chore in self._chores:
-                if not self._stop.is_set() and time.monotonic() >= chore.due_at:
+                if not self._stop.is_set() and time.monotonic() >= chore.due_at and chore.wanted():
                     self._do(chore)
 
     def _do(self, chore: BackgroundTask) -> None:
@@ -137,6 +150,9 @@ class BackgroundTasks:
             self.conflict = error
             self._stop.set()
         except Exception as error:
+            if self._stop.is_set():
+                logger.debug("%s ended with the stream", chore.name, exc_info=error)
+                return
             chore.failures += 1
             self._writer.metrics.chore_failures.labels(chore.name).inc()
             pause = min(chore.every_seconds * 2**chore.failures, LONGEST_PAUSE_SECONDS)

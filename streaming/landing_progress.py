@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from ingest.contract.reading import REDRIVE_GATEWAY
+from lakehouse.tables import READINGS
 from monitoring.metrics.stream import PHASES, StreamMetrics, bucket_bounds, observe_counts, observe_same
 from streaming.landing_offsets import parse_source_offsets, record_count
 
@@ -69,6 +70,8 @@ class LandingProgress:
     def committed(self, table: str, rows: int, seconds: float) -> None:
         """A table's write and commit, from its begin to its end."""
         self._metrics.rows.labels(table).inc(rows)
+        if table == READINGS.name:
+            self._metrics.readings_landed += rows
         self._metrics.commit_duration.labels(table).observe(seconds)
         self._metrics.last_commit.labels(table).set_to_current_time()
 

@@ -44,7 +44,7 @@ class StreamSettings(BaseModel):
         "latency",
         description="When a batch begins. latency: at once. balanced: when 150 records wait, or after 0.7 s. thrifty: when 5,000 "
         "records wait, or after 5 s. A batch costs much more than its records, so waiting saves CPU at low rates and changes "
-        "nothing at high ones.",
+        "nothing at high ones. `tidegate up` takes balanced unless this is set.",
     )
     min_records_per_batch: int | None = Field(
         None, ge=0, description="Records that wait in Kafka when a batch begins at once. Default: that of the profile."
@@ -78,6 +78,12 @@ class StreamSettings(BaseModel):
         gt=0,
         description="Pause in seconds between two passes that update rollups, latest, ledger and devices. The pause lasts at "
         "least as long as the last pass.",
+    )
+    derive_idle_seconds: float = Field(
+        30.0,
+        gt=0,
+        description="Time in seconds from the begin of one pass to the next while fewer than 200 rows a second come in and "
+        "nobody has asked for a derived table within a minute. What is less than derive_seconds has no effect.",
     )
     watermark_delay_seconds: float = Field(
         120.0,

@@ -152,12 +152,14 @@ class FleetProbe:
         if not devices or "devices" not in _names(self._root):
             return {}
         query = _REASONS.format(devices=", ".join(map(duckdb_literal, devices)))
-        return {row["device"]: row["last_rejected_because"] for row in run_sql(self._root, query).to_pylist()}
+        return {
+            row["device"]: row["last_rejected_because"] for row in run_sql(self._root, query, person=False).to_pylist()
+        }
 
     def _row(self, table: str, query: str) -> Mapping[str, Any] | None:
         if table not in _names(self._root):
             return None
-        row: dict[str, Any] = run_sql(self._root, query).to_pylist()[0]
+        row: dict[str, Any] = run_sql(self._root, query, person=False).to_pylist()[0]
         return row
 
 

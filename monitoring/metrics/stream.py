@@ -73,7 +73,9 @@ class SqlStreamMetrics:
 
 
 class StreamMetrics:
-    """Hop 3: batches from Kafka to Delta."""
+    """Hop 3: batches from Kafka to Delta. `readings_landed` counts the rows of `readings` for code of this process."""
+
+    readings_landed = 0
 
     def __init__(
         self,

@@ -23,7 +23,7 @@ Late = Literal["drop", "correct"]
 Backfill = Literal["earliest", "latest", "delta"]
 
 NAME: Final = re.compile("[a-z][a-z0-9_]{0,62}")
-_TAKEN: Final = ("readings", "dead_letters", "duplicates", "land", "sys", "counter_deltas")
+_TAKEN: Final = ("readings", "dead_letters", "duplicates", "land", "status", "sys", "counter_deltas")
 _VIEWS: Final = "readings_wide_"
 """Views of this prefix, one per profile, and `counter_deltas` are those of `tidegate sql`."""
 _KEYS: Final = ("sink", "key", "watermark", "late", "backfill", "trigger", "partitions")

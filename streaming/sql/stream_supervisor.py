@@ -2,7 +2,7 @@
 
 A stream that fails stops neither another one nor the landing. After a temporary error it starts again, each time after a longer
 pause. After another error it stays stopped, reports that, and waits for a person (`apply`, `rewind`, `drop`) or for the next
-start.
+start. After two ends of the JVM within ten minutes (streaming/sql/strikes.py) it waits for a person over starts too.
 """
 
 import logging
@@ -22,6 +22,7 @@ from streaming.sql.applied_streams import AppliedStream, load_applied
 from streaming.sql.stream_offsets import behind_count, end_of
 from streaming.sql.stream_query import RunningStream, progress_of, resolve_incarnation, start_stream
 from streaming.sql.stream_status import StreamStatus, write_status
+from streaming.sql.strikes import clear_strikes, is_out, note_strikes
 from streaming.writer_context import WriterContext
 
 __all__ = ["StreamSupervisor", "supervisor_of"]
@@ -29,6 +30,11 @@ __all__ = ["StreamSupervisor", "supervisor_of"]
 logger = logging.getLogger("tidegate.streaming.sql")
 
 LONGEST_PAUSE_SECONDS: Final = 60.0
+_OUT: Final = (
+    "Stream {name} ran at two ends of Spark within ten minutes, so it stays stopped, and readings land without it. Look for "
+    "OutOfMemoryError in Spark's logs; raise stream.driver_memory, or let the stream keep less. Then run `tidegate streams "
+    "apply {name}`."
+)
 _supervisors: dict[str, "StreamSupervisor"] = {}
 
 
@@ -59,6 +65,7 @@ class _Entry:
     retry_at: float = 0.0
     counted_rows: int = 0
     seen_at: str = ""
+    has_run: bool = False
 
 
 class StreamSupervisor:
@@ -83,7 +90,8 @@ class StreamSupervisor:
         return bool(self._entries)
 
     def stop_stream(self, name: str) -> None:
-        """Stop one and forget it; the next pass starts what is applied then."""
+        """Stop one and forget it, because a person asked; the next pass starts what is applied then."""
+        clear_strikes(self._writer.root, name)
         if name in self._entries:
             self._forget(name)
 
@@ -92,11 +100,14 @@ class StreamSupervisor:
         entry = self._entries.get(name)
         if entry is None or entry.running is not None:
             return False
+        clear_strikes(self._writer.root, name)
         self._forget(name, keep_metrics=True)
         return True
 
     def close(self) -> None:
-        """Stop all; their checkpoints stay."""
+        """Stop all; their checkpoints stay. Those that ran when the JVM ended have a strike."""
+        if not self._writer.jvm_runs():
+            note_strikes(self._writer.root, [name for name, entry in self._entries.items() if entry.has_run])
         for name in list(self._entries):
             self._forget(name, keep_metrics=True)
         if _supervisors.get(self._writer.root) is self:
@@ -113,7 +124,10 @@ class StreamSupervisor:
             self._entries[name] = entry
             self._writer.metrics.sql.add(name)
         if entry.running is None:
-            if entry.status.state != "failed" and time.monotonic() >= entry.retry_at:
+            if entry.status.state != "failed" and is_out(self._writer.root, name):
+                entry.status.set("failed", _OUT.format(name=name))
+                logger.warning("%s", entry.status.detail)
+            elif entry.status.state != "failed" and time.monotonic() >= entry.retry_at:
                 self._start(entry)
             return
         self._report(entry)
@@ -124,6 +138,7 @@ class StreamSupervisor:
             self._fail(entry, error)
 
     def _start(self, entry: _Entry) -> None:
+        entry.has_run = True  # a start reads history, and may already take too much memory
         try:
             with _pool(self._writer.spark.sparkContext, "streams"):
                 entry.applied = resolve_incarnation(self._writer, entry.applied)

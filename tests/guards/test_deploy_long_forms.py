@@ -9,6 +9,7 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 SHORT_FORMS = {
+    "e2e/test_deploy_lifecycle.py": "integration/test_gateway_faults_kafka.py::test_a_kafka_whose_disk_is_full",
     "e2e/test_deploy_monitor.py": "the same test with one kill",
     "e2e/test_deploy_page.py": "the same test with one kill",
     "e2e/test_deploy_production_page.py": "integration/test_deploy_kafka_rights.py::test_a_user_gets",
@@ -26,6 +27,7 @@ SHORT_FORMS = {
     "spark/test_streaming_overtaken.py": "spark/test_lakehouse_object_store.py::test_a_writer_that_was_overtaken",
     "spark/test_streaming_power_cut.py": "the same test with the first subsets",
     "spark/test_streaming_service.py": "the same test with two kills",
+    "spark/test_streaming_sql_memory.py": "unit/streaming/test_sql_strikes.py::test_two_ends_of_the_jvm",
     "spark/test_streaming_worker_killed.py": "spark/test_streaming_executors.py::test_executors_judge_copies",
 }
 """Each file with the mark `chaos`, and the test that takes its place; of a parametrized one that is another parameter."""

@@ -117,8 +117,28 @@ def test_a_request_that_fails_unforeseen_keeps_no_other_waiting_and_is_given_up(
             run_pending(str(tmp_path), run)
         assert await_answer(str(tmp_path), good, patience_seconds=0) == {"number": number}
     assert pending_requests(str(tmp_path)) == []
-    with pytest.raises(TidegateError, match=r"5 times.*a bug"):
+    with pytest.raises(TidegateError, match=r"too often.*a bug"):
         await_answer(str(tmp_path), bad, patience_seconds=0)
+
+
+def test_a_request_under_which_spark_ends_is_begun_twice_over_all_processes(tmp_path: Path) -> None:
+    """Each time in a new process: else no start of the stream would land again."""
+    root, begun = str(tmp_path), list[str]()
+    greedy = submit_request(root, Request("rewind", {}))
+
+    def run(request: Request) -> dict[str, Any]:
+        begun.append(request.id)
+        message = "Answer from Java side is empty"
+        raise ConnectionError(message)
+
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            run_pending(root, run, has_ended=lambda: True)
+    assert run_pending(root, run, has_ended=lambda: True) == 0
+    assert begun == [greedy.id] * 2
+    with pytest.raises(TidegateError, match=r"too often and is not tried again.*Answer from Java side is empty"):
+        await_answer(root, greedy, patience_seconds=0)
+    assert [file.name for file in (tmp_path / "_requests").iterdir() if file.is_file()] == []
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,17 @@ def test_no_statement_settings_behind_it_and_names_that_are_taken() -> None:
         parse_definition("x", "-- sink: table")
     with pytest.raises(ConfigError, match="line 3: the setting late comes after the SELECT"):
         parse_definition("x", f"-- sink: table\n{BODY}\n-- late: drop")
-    for name in ("Upper", "1st", "readings", "a-b", "x__shadow", "", "counter_deltas", "readings_wide_boiler"):
+    for name in (
+        "Upper",
+        "1st",
+        "readings",
+        "a-b",
+        "x__shadow",
+        "",
+        "counter_deltas",
+        "readings_wide_boiler",
+        "status",
+    ):
         with pytest.raises(ConfigError, match="can't be the name of a stream"):
             parse_definition(name, f"-- sink: table\n{BODY}")
 

@@ -47,7 +47,9 @@ def applied(name: str = "x", **other: Any) -> AppliedStream:
 
 @pytest.fixture
 def writer(tmp_path: Path) -> Any:
-    return SimpleNamespace(root=str(tmp_path), lake=SimpleNamespace(log_retention_hours=24), kafka=None)
+    return SimpleNamespace(
+        root=str(tmp_path), lake=SimpleNamespace(log_retention_hours=24), kafka=None, jvm_runs=lambda: True
+    )
 
 
 def prepares(monkeypatch: pytest.MonkeyPatch, text: str, columns: Any, found: str) -> Request:
