@@ -40,6 +40,8 @@ STOP_ORDER: Final = (
 )
 """Order of a stop: the parts that watch others stop first, so that a requested stop fires no alert."""
 HOST: Final = "127.0.0.1"
+EMBEDDED_PROFILE: Final = "balanced"
+"""Profile of the stream of an embedded run whose settings name none."""
 EXPORTERS: Final = ("page", "gateway", "stream", "canary", "kafka_jmx", "spark_jmx")
 _WHOLE: Final = ("mappings", "routes", "vendors")
 """Sections that are not tables of plain fields; unset values in them stay unset, because a mapping's cases inherit them."""
@@ -211,6 +213,8 @@ def embedded_settings(settings: Settings, data: Path, ports: dict[str, int], log
         "stream": {
             "checkpoint": str(data / "checkpoints" / "land"),
             "streams_dir": str(_place(settings.stream.streams_dir, data / "streams")),
+            # A laptop's fleet is small, and a batch for each of its messages would keep more than a core busy.
+            "profile": settings.stream.profile if "profile" in settings.stream.model_fields_set else EMBEDDED_PROFILE,
         },
         "lake": {"root": str(data / "tables")},
         "monitoring": {

@@ -50,6 +50,7 @@ def fill(file: Path) -> None:
                     break
 
 
+@pytest.mark.chaos
 def test_a_full_disk_stops_the_intake_and_loses_nothing(
     second: Any, start_fleet: Callable[..., Any], wait_until: Callable[..., Any]
 ) -> None:

@@ -12,6 +12,7 @@ _KIND_OF: Final = {
     "members": "group", "event": "group", "protocol": "group", "partitioner": "partitioner", "networks": "partitioner",
     "rewind": "rewind", "retained_mb": "load", "cold": "load", "fetch_bytes": "load", "disturbance": "streams",
     "kill": "failover", "window": "mqtt", "settle_seconds": "pipeline",
+    "profile": "pipeline",
 }  # fmt: skip
 """Parameters that mean something for one kind of run alone; the cells of another only have their defaults."""
 

@@ -1,6 +1,7 @@
 """Bed and cells of a whole pipeline: devices publish over MQTT, and the clock stops when the row is queryable.
 
-The pipeline restarts if a cell wants another number of partitions. Its fleet and its table exist before the clock starts.
+The pipeline restarts if a cell wants another number of partitions, or another profile of the stream. Its fleet and its table
+exist before the clock starts.
 """
 
 import secrets
@@ -55,7 +56,7 @@ class RunningPipeline:
     def __init__(self) -> None:
         self.parts = RunParts()
         self.settings: Settings | None = None
-        self._stack, self._partitions, self._table_rows = ExitStack(), 0, 0
+        self._stack, self._started_for, self._table_rows = ExitStack(), (0, ""), 0
         self._name, self._introduced = "", set[int]()
 
     def fleet(self, devices: int) -> str:
@@ -68,9 +69,10 @@ class RunningPipeline:
         Raises:
             FatalError: the run does not start, or a device has no row after its first message.
         """
-        if self.settings is None or work.partitions != self._partitions or work.table_rows < self._table_rows:
+        wanted = (work.partitions, work.profile)
+        if self.settings is None or wanted != self._started_for or work.table_rows < self._table_rows:
             self.close()
-            self.settings = self._start(work.partitions, work.settle_seconds)
+            self.settings, self._started_for = self._start(*wanted, work.settle_seconds), wanted
         if work.devices > work.warmup_messages and work.devices not in self._introduced:
             self._introduce(self.settings, work.devices)
         if work.table_rows > self._table_rows:
@@ -84,13 +86,14 @@ class RunningPipeline:
         self._introduced.clear()
         self._stack.close()
 
-    def _start(self, partitions: int, settle_seconds: float) -> Settings:
+    def _start(self, partitions: int, profile: str, settle_seconds: float) -> Settings:
         folder = self._stack.enter_context(own_folder())
         config, data = folder / "config.toml", folder / "data"
-        config.write_text(to_toml({"embedded": {"kafka_partitions": partitions}}), "utf-8")
+        stream = {"stream": {"profile": profile}} if profile else {}
+        config.write_text(to_toml({"embedded": {"kafka_partitions": partitions}, **stream}), "utf-8")
         data.mkdir()
         settings = self._stack.enter_context(own_run(data, port_offset=_PORT_OFFSET, config=config))
-        self.parts.folder, self._partitions = data, partitions
+        self.parts.folder = data
         self._name = f"bench-{secrets.token_hex(3)}"
         measure_e2e(
             settings, rate=WARM_UP_RATE, seconds=settle_seconds / 2, warmup_seconds=settle_seconds / 2, devices=100

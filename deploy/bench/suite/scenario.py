@@ -75,6 +75,10 @@ class Parameters(_Form):
     settle_seconds: float = Field(
         15.0, ge=1, le=600, description="Seconds of load after a start of a `pipeline`, before its first cell."
     )
+    profile: Literal["", "latency", "balanced", "thrifty"] = Field(
+        "",
+        description="When the stream of a `pipeline` begins a batch (stream.profile); empty: that of the embedded run.",
+    )
     table_rows: int = Field(
         0, ge=0, le=1_000_000_000, multiple_of=1_000_000, description="Rows in a pipeline's table beforehand."
     )

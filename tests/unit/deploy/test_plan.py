@@ -48,6 +48,13 @@ def test_the_run_decides_addresses_and_places_and_keeps_the_rest(tmp_path: Path)
     assert embedded(tmp_path, **{"mqtt.protocol": "3.1.1"}).mqtt.port == 1
 
 
+@pytest.mark.parametrize("named", [None, "latency", "balanced", "thrifty"])
+def test_a_run_batches_for_a_small_fleet_unless_the_settings_name_a_profile(tmp_path: Path, named: str | None) -> None:
+    settings = embedded(tmp_path, **({"stream.profile": named} if named else {}))
+    assert settings.stream.profile == (named or "balanced")
+    assert Settings().stream.profile == "latency", "a stream on a cluster begins a batch at once"
+
+
 def test_each_part_has_a_user_of_its_own_and_the_secrets_are_not_shown(tmp_path: Path) -> None:
     settings = embedded(tmp_path, **{"mqtt.tls": True, "mqtt.ca_file": "/etc/ca.pem"})
     users = {None: "gateway", "canary": "canary", "monitor": "monitor", "devices": "tidegate"}
