@@ -21,7 +21,7 @@ def watch_looks(root: str) -> None:
     if is_local(root):
         file = _file(root)
         file.parent.mkdir(parents=True, exist_ok=True)
-        if not file.exists():  # a new start is no look, but the first minute of new tables is
+        if not file.exists():  # new tables count as a look, a new start of their writer does not
             file.touch()
 
 

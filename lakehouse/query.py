@@ -63,7 +63,7 @@ def run_sql(
         at: read the tables as of this time.
         extra_tables: further tables by name.
         views: queries over the tables by name.
-        person: False for a query that repeats by itself: it is no reason to keep derived tables fresh.
+        person: False for a query that repeats by itself, so that it does not keep derived tables fresh.
 
     Raises:
         UnavailableError: the root has no table yet, or the tables no longer have this version or time.

@@ -1,4 +1,4 @@
-"""When a pass over the derived tables begins: soon while somebody asks for them or much comes in, else seldom.
+"""When a pass over the derived tables begins: soon while somebody asks for them or much comes in, else every half minute.
 
 A pass costs about two seconds of a core however few rows are new, because Spark plans each of its steps.
 """
