@@ -27,8 +27,6 @@ DONE: Final = "done"
 COUNT: Final = ".tries"
 POLL_SECONDS: Final = 0.05
 TRIES: Final = 5
-TRIES_OF_AN_END: Final = 3
-"""Tries that a failure counts for when Spark ended under it: what takes too much memory must not end it a third time."""
 ANSWER_DAYS: Final = 7
 _REFUSALS: Final[dict[int, type[TidegateError]]] = {
     kind.exit_code: kind for kind in (ConfigError, UnavailableError, TidegateError)
@@ -102,13 +100,17 @@ def pending_requests(root: str) -> list[Request]:
     return [request for path in _waiting(root) if (request := _read(path)) is not None]
 
 
-def run_pending(
-    root: str, run: Callable[[Request], dict[str, Any]], *, has_ended: Callable[[], bool] = lambda: False
-) -> int:
+def run_pending(root: str, run: Callable[[Request], dict[str, Any]], *, weigh: Callable[[], int] = lambda: 1) -> int:
     """Run what waits, oldest first, and answer each; returns how many. A refusal (TidegateError) is an answer too.
 
     A request that fails unexpectedly does not block others: the next calls try it again, also those of the next processes, and
-    it is answered as failed after `TRIES`, or after the second end of Spark (`has_ended`) under it.
+    it is answered as failed after `TRIES`.
+
+    Args:
+        root: place of the tables.
+        run: does what a request asks for, and returns the answer.
+        weigh: the number of tries that the failure just met counts for. 0 leaves the request, and all others, for the next
+            process, whatever was raised: this one cancelled its work because it ends.
 
     Raises:
         Exception: the first such failure, once the others had their turn.
@@ -121,25 +123,33 @@ def run_pending(
             continue
         try:
             _answer(path, {"ok": True, "result": run(request), "request": request.kept()})
-        except TidegateError as error:
-            # To a command, a fault that may pass means: not available now.
-            code = UnavailableError.exit_code if isinstance(error, RetryableError) else error.exit_code
-            _answer(path, {"ok": False, "error": str(error), "exit_code": code, "request": request.kept()})
         except Exception as error:
-            tries = _tries(path) + (TRIES_OF_AN_END if has_ended() else 1)
-            failed = failed or error
-            if tries < TRIES:
-                write_text(path.with_suffix(COUNT), str(tries))
-                continue
-            what = type(error).__name__
-            if not request.private:  # its text may hold the arguments
-                what += f": {' '.join(str(error).split())[:300]}"
-            said = f"The request failed too often and is not tried again: {what}. See the stream's log."
-            _answer(path, {"ok": False, "error": said, "request": request.kept()})
+            weight = weigh()
+            if not weight:
+                break
+            if not isinstance(error, TidegateError):
+                failed = failed or error
+                tries = _tries(path) + weight
+                if tries < TRIES:
+                    write_text(path.with_suffix(COUNT), str(tries))
+                    continue
+            _answer(path, _refusal(request, error))
         done += 1
     if failed is not None:
         raise failed
     return done
+
+
+def _refusal(request: Request, error: Exception) -> dict[str, Any]:
+    if isinstance(error, TidegateError):
+        # To a command, a fault that may pass means: not available now.
+        code = UnavailableError.exit_code if isinstance(error, RetryableError) else error.exit_code
+        return {"ok": False, "error": str(error), "exit_code": code, "request": request.kept()}
+    what = type(error).__name__
+    if not request.private:  # its text may hold the arguments
+        what += f": {' '.join(str(error).split())[:300]}"
+    said = f"The request failed too often and is not tried again: {what}. See the stream's log."
+    return {"ok": False, "error": said, "request": request.kept()}
 
 
 def _folder(root: str) -> Path:

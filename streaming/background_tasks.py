@@ -27,6 +27,8 @@ logger = logging.getLogger("tidegate.streaming.chores")
 TICK_SECONDS: Final = 0.25
 STREAMS_SECONDS: Final = 1.0
 LONGEST_PAUSE_SECONDS: Final = 60.0
+TRIES_OF_AN_END: Final = 3
+"""Tries that a failure counts for when Spark ended under it: what takes too much memory must not end it a third time."""
 
 HANDLERS: Final[dict[str, str]] = {
     "streams.apply": "streaming.sql.handlers:apply_stream",
@@ -84,13 +86,19 @@ def make_background_tasks(writer: WriterContext) -> list[BackgroundTask]:
             "requests",
             TICK_SECONDS,
             lambda: run_pending(
-                writer.root, lambda request: handle_request(writer, request), has_ended=lambda: not writer.jvm_runs()
+                writer.root, lambda request: handle_request(writer, request), weigh=lambda: _weigh_failure(writer)
             ),
         ),
         derive,
         BackgroundTask("streams", STREAMS_SECONDS, streams.run, close=streams.close),
         maintain,
     ]
+
+
+def _weigh_failure(writer: WriterContext) -> int:
+    if writer.is_cancelled():
+        return 0
+    return 1 if writer.jvm_runs() else TRIES_OF_AN_END
 
 
 def handle_request(writer: WriterContext, request: Request) -> dict[str, Any]:

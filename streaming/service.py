@@ -153,7 +153,7 @@ class LandingService:
     def _land_until(self, stop: threading.Event) -> None:
         with DrainDeadline(self.session.spark, stop) as deadline:
             try:
-                land, chores, progress = self._start()
+                land, chores, progress = self._start(deadline)
                 try:
                     with self._named_errors():
                         self._await(land, chores, progress, stop)
@@ -168,7 +168,7 @@ class LandingService:
                     raise
                 logger.debug("cancelled by the stop", exc_info=error)
 
-    def _start(self) -> tuple[LandQuery, BackgroundTasks, LandingProgress]:
+    def _start(self, deadline: DrainDeadline) -> tuple[LandQuery, BackgroundTasks, LandingProgress]:
         progress = LandingProgress(self.metrics, LAND, late_seconds=self.settings.watermark_delay_seconds)
         spark, root = self.session.spark, self.lake.root
         # An overtaken process deletes nothing, and reads no checkpoint that the other stream moves.
@@ -183,7 +183,7 @@ class LandingService:
                 raise
         writer = WriterContext(
             spark, self.kafka, self.settings, self.lake, self.metrics, self.topics, seen,
-            jvm_runs=lambda: self.session.jvm.process.poll() is None,
+            jvm_runs=lambda: self.session.jvm.process.poll() is None, is_cancelled=lambda: deadline.expired,
         )  # fmt: skip
         chores = BackgroundTasks(writer, make_background_tasks(writer))
         chores.start()

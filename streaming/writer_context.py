@@ -22,7 +22,8 @@ class WriterContext:
     """The one process that may write under the root: its Spark session, settings and metrics.
 
     `seen` are the identities of the landing that runs in this process; None if none does. `background_tasks` are, by name, the
-    tasks that a request may need done before it continues. `jvm_runs` says whether Spark's JVM has not ended by itself.
+    tasks that a request may need done before it continues. `jvm_runs` says whether Spark's JVM has not ended by itself,
+    `is_cancelled` whether the process ends and has cancelled what ran.
     """
 
     spark: "SparkSession"
@@ -34,6 +35,7 @@ class WriterContext:
     seen: IdentityIndex | None = None
     background_tasks: dict[str, Callable[[], object]] = field(default_factory=dict)
     jvm_runs: Callable[[], bool] = lambda: True
+    is_cancelled: Callable[[], bool] = lambda: False
 
     @property
     def root(self) -> str:

@@ -133,12 +133,30 @@ def test_a_request_under_which_spark_ends_is_begun_twice_over_all_processes(tmp_
 
     for _ in range(2):
         with pytest.raises(ConnectionError):
-            run_pending(root, run, has_ended=lambda: True)
-    assert run_pending(root, run, has_ended=lambda: True) == 0
+            run_pending(root, run, weigh=lambda: 3)
+    assert run_pending(root, run, weigh=lambda: 3) == 0
     assert begun == [greedy.id] * 2
     with pytest.raises(TidegateError, match=r"too often and is not tried again.*Answer from Java side is empty"):
         await_answer(root, greedy, patience_seconds=0)
     assert [file.name for file in (tmp_path / "_requests").iterdir() if file.is_file()] == []
+
+
+@pytest.mark.parametrize("error", [TidegateError("the query was cancelled"), OSError("cancelled")])
+def test_a_request_whose_work_was_cancelled_by_a_stop_is_run_by_the_next_process(
+    tmp_path: Path, error: Exception
+) -> None:
+    root, begun = str(tmp_path), list[str]()
+    asked = [submit_request(root, Request("rewind", {"number": number})) for number in range(2)]
+
+    def run(request: Request) -> dict[str, Any]:
+        begun.append(request.id)
+        raise error
+
+    for _ in range(10):
+        assert run_pending(root, run, weigh=lambda: 0) == 0
+    assert begun == [asked[0].id] * 10, "the second one does not begin in a process that ends"
+    assert run_pending(root, lambda request: dict(request.arguments)) == 2
+    assert await_answer(root, asked[1], patience_seconds=0) == {"number": 1}
 
 
 @pytest.mark.parametrize(
