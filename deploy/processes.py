@@ -19,6 +19,7 @@ from monitoring.metrics.canary import CanaryMetrics
 from monitoring.metrics.gateway import GatewayMetrics
 from monitoring.metrics.process_metrics import build_info, process_metrics
 from monitoring.metrics.stream import StreamMetrics
+from monitoring.service_notify import notify_service_manager
 
 if TYPE_CHECKING:
     from gateway.service import GatewayService
@@ -46,7 +47,7 @@ def serve_metrics(
     healthy: Callable[[], tuple[bool, str]],
     alive: Callable[[], bool] = lambda: True,
 ) -> Iterator[None]:
-    """Serve one process's metrics while the block runs.
+    """Serve one process's metrics while the block runs; systemd gets the same answers, if it asks for them.
 
     Raises:
         UnavailableError: the address cannot be had.
@@ -60,7 +61,8 @@ def serve_metrics(
             explain_bind_failure(error, host, port, "the metrics", f"{part}_port", "metrics_host")
         ) from error
     try:
-        yield
+        with notify_service_manager(healthy, alive):
+            yield
     finally:
         exporter.close()
 

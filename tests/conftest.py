@@ -35,6 +35,8 @@ pytest_plugins = [
     "tests.support.grafana_lint",
     "tests.support.promtool",
     "tests.support.helm",
+    "tests.support.kube",
+    "tests.support.systemd",
     "tests.support.alerts_counters",
     "tests.support.alerts_kafka",
     "tests.support.alerts_parts",

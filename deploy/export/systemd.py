@@ -22,6 +22,10 @@ SETTINGS: Final = "/etc/tidegate/tidegate.toml"
 ENVIRONMENT: Final = "/etc/tidegate/tidegate.env"
 CREDENTIALS: Final = "/etc/tidegate/credentials"
 LOGS: Final = "/var/log/tidegate"
+START_SECONDS: Final = 120
+"""A part is ready within seconds; all four start at once on a machine that has just booted."""
+WATCHDOG_SECONDS: Final = 60
+"""As patient as the liveness probe of the Helm chart."""
 _HIDDEN_HOMES: Final = ("/home", "/root", "/run/user")
 """Folders that ProtectHome=yes hides."""
 _HARDENING: Final = """\
@@ -153,7 +157,11 @@ def _unit(settings: Settings, part: ProductionPart, *, program: str, user: str) 
         *(f"RequiresMountsFor={_quoted(path)}" for path in dict.fromkeys(used)),
     ]
     service = [
-        "Type=exec",
+        # Ready when it answers probes, which no server delays; so a wrong setting fails the start itself.
+        "Type=notify",
+        f"TimeoutStartSec={START_SECONDS}",
+        # No sign of life while only a restart would help: systemd then ends it, and starts it again.
+        f"WatchdogSec={WATCHDOG_SECONDS}",
         f"User={user}",
         f"Group={user}",
         f"ExecStart={command}",

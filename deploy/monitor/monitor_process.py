@@ -45,6 +45,7 @@ from monitoring.periodic_query import PeriodicQuery
 from monitoring.probe import ProbeSet
 from monitoring.sample_history import History
 from monitoring.scrape_loop import ScrapeLoop, ScrapeTarget, scrape_self
+from monitoring.service_notify import notify_service_manager
 from monitoring.snapshot.build import METRICS, build_snapshot
 from monitoring.snapshot.snapshot_inputs import KafkaNames, SnapshotInputs
 from monitoring.snapshot.sums import finite
@@ -148,7 +149,10 @@ def run_monitor(settings: Settings, config: Path) -> None:
     configure_logging()
     stop = stop_on_signals()
     with Monitor(settings, config, stop) as monitor:
-        monitor.look.run(stop)
+        look = monitor.look
+        # The monitor waits for no server, so a restart helps whenever it is unhealthy.
+        with notify_service_manager(look.healthy, lambda: look.healthy()[0]):
+            look.run(stop)
 
 
 class Monitor:

@@ -66,6 +66,8 @@ def test_each_part_has_a_unit_with_its_own_limits(settings: Settings) -> None:
             "RestartPreventExitStatus": "78",
             "KillMode": "mixed",
             "LimitNOFILE": "65536",
+            "Type": "notify",
+            "WatchdogSec": "60",
         }.items():
             assert values(unit, name) == [wanted], (part.name, name)
 
