@@ -1,6 +1,6 @@
 # Each target is a few lines, and CI calls the same targets. Paths are relative, so a folder with spaces works.
 .DEFAULT_GOAL := help
-.PHONY: help setup up down test coverage check audit commits index image bench chaos conformance soak mutants helm lock
+.PHONY: help setup up down test coverage check audit commits index image bench chaos conformance soak mutants helm kube lock
 SHELL := /bin/sh
 # The first Python that runs and is new enough (a version manager's stand-in may exist and fail).
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -83,6 +83,12 @@ helm: setup ## build helm from its Go module if it is missing (minutes), and tes
 	@$(VENV) -m pytest -q tests/unit/deploy/test_helm_chart.py tests/unit/deploy/test_helm_schema.py \
 		tests/integration/test_deploy_helm.py tests/integration/test_deploy_helm_values.py \
 		tests/integration/test_deploy_helm_pod.py tests/integration/test_deploy_helm_users.py $(ARGS)
+
+kube: setup ## build a Kubernetes API server and etcd if they are missing (an hour), and install the exported chart there
+	@$(VENV) -m deploy.local.environment --readers
+	@$(VENV) -m tests.support.helm
+	@TIDEGATE_KUBE="$${TIDEGATE_KUBE:-$$($(VENV) -m tests.support.kube_programs)}" && export TIDEGATE_KUBE && \
+		test -n "$$TIDEGATE_KUBE" && $(VENV) -m pytest -q tests/integration/test_deploy_kube.py $(ARGS)
 
 lock: ## pin the newest versions that pyproject.toml allows, with hashes (needs uv)
 	@uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url \

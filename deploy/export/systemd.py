@@ -110,8 +110,13 @@ Other values may be in {environment} (mode 0600), which systemd reads as root; i
 
 On a machine that runs only some of the parts, enable only these. `tidegate status --config {settings}` asks all of them.
 
-A part that ends with code 78 (configuration) is not started again. After any other failure it is, five seconds later. A stop
-waits until the part has drained. `systemd-analyze security tidegate-stream` lists what the unit still allows.
+A part that ends with code 78 (configuration) is not started again. After any other failure it is, five seconds later. systemd
+also restarts a part that hangs for {watchdog} seconds. It does not restart a part that waits for a server: `systemctl status`
+shows what the part waits for.
+
+A stop waits until the part has drained. The target stops all parts, but `systemctl stop tidegate.target` does not wait for them.
+`systemctl stop tidegate.target 'tidegate-*.service'` does. `systemd-analyze security tidegate-stream` lists what the unit still
+allows.
 
 The stream maintains the tables by itself, so there is no timer for `tidegate maintain`.
 
@@ -238,6 +243,7 @@ def _readme(settings: Settings, parts: tuple[ProductionPart, ...], *, program: s
         folders=made,
         secrets=_secrets(settings, parts),
         rights=rights_section(settings),
+        watchdog=WATCHDOG_SECONDS,
         finding=_FINDING.format(state=STATE) if settings.monitoring.state_dir is None else "",
     )
 

@@ -19,6 +19,7 @@ SHORT_FORMS = {
     "integration/test_deploy_bench_failover.py": "integration/test_deploy_testbed.py::test_a_kafka_of_zookeeper_mode",
     "integration/test_deploy_certs.py": "integration/test_deploy_certs.py::test_kafka_accepts_clients",
     "integration/test_deploy_image.py": "unit/deploy/test_docker.py::test_the_image_installs",
+    "integration/test_deploy_systemd.py": "unit/deploy/test_export_systemd.py::test_systemd_reads_the_units",
     "integration/test_deploy_three_brokers.py": "integration/test_ingest_kafka_login.py::test_a_writer_logs_in_again",
     "integration/test_gateway_standby.py": "unit/gateway/test_gateway_lease.py::test_a_holder_without_a_timer",
     "spark/test_deploy_mutants.py": "the same test with every second fault",

@@ -68,8 +68,16 @@ class Installed:
                 as_user = line.replace("sudo -u tidegate", "runuser -u tidegate --")
                 self.machine.run("sh", "-c", f"cd /root/units && {as_user}", stdin=stdin, check=True)
 
-    def ready(self, part: str) -> bool:
-        return healthz(f"http://127.0.0.1:{self.ports[part]}/healthz")[0]
+    def await_ready(self, part: str, seconds: float = 180.0) -> None:
+        """Wait until the part does its work; a failure shows what its unit wrote."""
+        unit, end = f"tidegate-{part}.service", time.monotonic() + seconds
+        while not (answer := healthz(f"http://127.0.0.1:{self.ports[part]}/healthz"))[0]:
+            if time.monotonic() > end:
+                status = self.machine.systemctl("status", unit)
+                pytest.fail(
+                    f"{part} is not ready after {seconds:g} s: {answer}\n{status}\n{self.machine.journal(unit)[-4000:]}"
+                )
+            time.sleep(0.2)
 
     def tidegate(self, *words: str) -> str:
         """Standard output of the command, run as the user of the units."""
@@ -99,7 +107,7 @@ def test_units_run_confined_and_lose_nothing(installed: Installed, wait_until: C
     machine, load = installed.machine, installed.load
     units = {part: f"tidegate-{part}.service" for part in PARTS}
     for part in ("monitor", "gateway", "stream", "canary"):
-        wait_until(lambda part=part: installed.ready(part), seconds=180, what=f"{part} being ready")
+        installed.await_ready(part)
     load.start(200)
 
     for unit in units.values():
@@ -128,34 +136,33 @@ def test_units_run_confined_and_lose_nothing(installed: Installed, wait_until: C
     machine.systemctl("kill", "--signal=KILL", gateway)
     wait_until(lambda: machine.pid(gateway) not in (0, before), what="the gateway after its kill")
     assert machine.show(gateway, "NRestarts") == "1"
-    wait_until(lambda: installed.ready("gateway"), seconds=60, what="the gateway being ready again")
+    installed.await_ready("gateway")
     # Its memory is over: a stream that the kernel kills is started again too.
     before = machine.pid(units["stream"])
     machine.systemctl("kill", "--signal=KILL", units["stream"])
     wait_until(lambda: machine.pid(units["stream"]) not in (0, before), what="the stream after its kill")
-    wait_until(lambda: installed.ready("stream"), seconds=180, what="the stream being ready again")
+    installed.await_ready("stream")
 
     # A stop amid the load.
     stop_cleanly(installed, gateway)
     machine.systemctl("start", gateway)
-    wait_until(lambda: installed.ready("gateway"), seconds=60, what="the gateway after a stop")
+    installed.await_ready("gateway")
     assert load.finish(seconds=60)
     assert set(load.sent) == load.acknowledged
     wait_until(lambda: stored(installed) == len(load.sent), seconds=120, what=f"{len(load.sent)} messages in the table")
     audit = json.loads(installed.tidegate("audit", "--json"))
     assert (audit["unaccounted"], audit["duplicate_rows"], audit["order_violations"]) == (0, 0, 0)
 
-    # The target stops all of them.
+    # The target stops all of them, and the README says how to wait for it.
     groups = {unit: machine.group(unit, "systemd") for unit in units.values()}
-    began = time.monotonic()
     machine.systemctl("stop", "tidegate.target")
+    limit = max(int(each) for each in re.findall(r"TimeoutStopSec=(\d+)", "".join(installed.files.values())))
     for unit in units.values():
-        assert (machine.show(unit, "ActiveState"), machine.show(unit, "Result")) == ("inactive", "success"), unit
-        assert machine.show(unit, "ExecMainStatus") == "0"
+        wait_until(
+            lambda unit=unit: machine.show(unit, "ActiveState") == "inactive", seconds=limit, what=f"the end of {unit}"
+        )
+        assert (machine.show(unit, "Result"), machine.show(unit, "ExecMainStatus")) == ("success", "0")
         assert not groups[unit].exists(), "a process is left"
-    assert time.monotonic() - began < max(
-        int(x) for x in re.findall(r"TimeoutStopSec=(\d+)", "".join(installed.files.values()))
-    )
     assert machine.show("tidegate-stream.service", "NRestarts") == "1"
 
 
@@ -182,3 +189,32 @@ def test_a_wrong_setting_is_not_tried_again(installed: Installed, wait_until: Ca
     wait_until(lambda: machine.show(unit, "ActiveState") == "failed", what="the end of the gateway")
     assert (machine.show(unit, "ExecMainStatus"), machine.show(unit, "NRestarts")) == ("78", "0")
     assert "window_mesages" in machine.journal(unit)
+
+
+def test_systemd_restarts_a_part_that_hangs_and_none_that_waits(
+    installed: Installed, wait_until: Callable[..., Any]
+) -> None:
+    machine, unit = installed.machine, "tidegate-gateway.service"
+    machine.systemctl("stop", "tidegate-stream", "tidegate-canary", "tidegate-monitor")
+    shorter = machine.root / "run/systemd/system/tidegate-gateway.service.d"
+    shorter.mkdir(parents=True)
+    (shorter / "watchdog.conf").write_text("[Service]\nWatchdogSec=5\n", encoding="utf-8")
+    machine.systemctl("daemon-reload")
+    machine.systemctl("restart", unit)
+    installed.await_ready("gateway")
+
+    def signs() -> str:
+        return machine.show(unit, "WatchdogTimestampMonotonic")
+
+    installed.broker.kill()
+    wait_until(lambda: "broker" in machine.show(unit, "StatusText"), what="a sentence about the broker")
+    for _ in range(6):  # more than the time after which systemd would give up
+        last = signs()
+        wait_until(lambda last=last: signs() != last, what="a sign of life")
+    assert machine.show(unit, "NRestarts") == "0"
+
+    before = machine.pid(unit)
+    machine.systemctl("kill", "--signal=STOP", unit)
+    wait_until(lambda: machine.pid(unit) not in (0, before), what="another process")
+    assert "Watchdog timeout" in machine.log()
+    assert machine.show(unit, "NRestarts") == "1"
