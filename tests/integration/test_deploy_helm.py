@@ -37,6 +37,8 @@ def loaded(documents: list[Document], folder: Path) -> dict[str, Settings]:
         (container,) = pod["containers"]
         environ = {each["name"]: each.get("value", "of a secret") for each in container["env"]}
         for name, text in files(documents, component).items():
+            if not name.endswith(".toml"):
+                continue
             file = folder / f"{component}-{name}"
             file.write_text(text, encoding="utf-8")
             found[name if component == "gateway" else component] = load_settings(file, environ=environ)
@@ -217,6 +219,11 @@ def test_executors_in_pods_need_an_object_store_and_an_image(render: Render, tmp
     assert settings.extra["spark.kubernetes.container.image"] == "spark:4.2.0"
     assert settings.extra["spark.driver.host"] == "$(POD_IP)"
     assert settings.extra["spark.executor.cores"] == "2", "the settings win"
+    assert settings.extra["spark.kubernetes.executor.podTemplateFile"] == "/etc/tidegate/settings/executor.yaml"
+    pod = yaml.safe_load(files(render(IN_STORE), "stream")["executor.yaml"])["spec"]
+    assert (pod["automountServiceAccountToken"], pod["securityContext"]["runAsUser"]) == (False, 185)
+    assert pod["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "executor.yaml" not in files(render(WHOLE), "stream")
     kinds = {each["kind"] for each in render(IN_STORE)}
     assert {"Role", "RoleBinding"} <= kinds
     assert "PersistentVolumeClaim" not in kinds

@@ -5,6 +5,10 @@
 
 import copy
 import itertools
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +21,19 @@ from tests.support.helm_values import IN_STORE, SETS
 from tests.support.kube import KubeServer
 
 Release = Callable[..., str]
+ACCOUNT = "system:serviceaccount:plant:tidegate"
+TEMPLATE = "/etc/tidegate/settings/executor.yaml"
+DRIVER = """
+import json, sys
+from pyspark.sql import SparkSession
+builder = SparkSession.builder
+for name, value in json.load(open(sys.argv[1])).items():
+    builder = builder.config(name, value)
+session = builder.getOrCreate()
+sys.stdin.read()
+session.stop()
+"""
+"""A driver of Spark that runs until its standard input ends."""
 FREE = {"clusterIP", "clusterIPs"}
 """Fields of a Service that the server chooses for each new one."""
 
@@ -254,3 +271,102 @@ def test_the_account_of_the_stream_may_do_what_spark_needs_and_nothing_else(
     release("upgrade", {})
     assert plant.ask("GET", "/api/v1/namespaces/plant/pods", token=token).status == 403
     release("uninstall")
+
+
+def start_driver(
+    plant: KubeServer, documents: list[Document], folder: Path
+) -> "tuple[subprocess.Popen[bytes], Document]":
+    """Start Spark's driver with the settings that the chart gives the stream, in the name of its pod."""
+    (template,) = (
+        each["spec"]["template"]
+        for each in documents
+        if each["kind"] == "Deployment" and each["metadata"]["name"] == "tidegate-stream"
+    )
+    pod = copy.deepcopy({"apiVersion": "v1", "kind": "Pod", **template})
+    pod["metadata"]["name"] = "tidegate-stream-0"
+    assert plant.create(pod).status == 201
+    (container,) = pod["spec"]["containers"]
+    variables = {each["name"]: each.get("value") for each in container["env"]}
+    text = (
+        variables["TIDEGATE_STREAM__EXTRA"]
+        .replace("$(POD_NAME)", "tidegate-stream-0")
+        .replace("$(POD_IP)", "127.0.0.1")
+    )
+    (shape,) = (
+        each["data"]["executor.yaml"]
+        for each in documents
+        if each["kind"] == "ConfigMap" and each["metadata"]["name"] == "tidegate-stream"
+    )
+    (folder / "executor.yaml").write_text(shape, encoding="utf-8")
+    (folder / "token").write_text(plant.token_of("tidegate"), encoding="utf-8")
+    spark = {
+        **json.loads(text.replace(TEMPLATE, str(folder / "executor.yaml"))),
+        "spark.master": f"k8s://{plant.url}",
+        "spark.kubernetes.authenticate.caCertFile": str(plant.authority_file),
+        "spark.kubernetes.authenticate.oauthTokenFile": str(folder / "token"),
+        "spark.driver.port": "0", "spark.driver.blockManager.port": "0", "spark.ui.enabled": "false",
+    }  # fmt: skip
+    (folder / "spark.json").write_text(json.dumps(spark), encoding="utf-8")
+    command = [sys.executable, "-c", DRIVER, str(folder / "spark.json")]
+    log = (folder / "driver.log").open("wb")
+    environment = {name: os.environ[name] for name in ("PATH", "HOME", "JAVA_HOME") if name in os.environ}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, env=environment)
+    return process, pod
+
+
+def executors(plant: KubeServer) -> list[Document]:
+    path = "/api/v1/namespaces/plant/pods"
+    return list(plant.ask("GET", path, labelSelector="spark-role=executor").body["items"])
+
+
+def asked_by_spark(plant: KubeServer) -> list[Document]:
+    """What the account of the stream asked of the server, by the server's own log."""
+    lines = plant.audit_log.read_text("utf-8").splitlines()
+    events = [json.loads(line) for line in lines]
+    return [
+        each
+        for each in events
+        if each["user"]["username"] == ACCOUNT
+        and each["stage"] == "ResponseComplete"
+        and "kubernetes-client" in each.get("userAgent", "")
+    ]
+
+
+def test_spark_has_executors_in_a_namespace_that_admits_only_restricted_pods(
+    release: Release, plant: KubeServer, render: Render, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    release("install", IN_STORE)
+    process, _ = start_driver(plant, render(IN_STORE), tmp_path)
+    try:
+        wait_until(
+            lambda: len(executors(plant)) == 2 or process.poll() is not None or refusals(plant),
+            seconds=120,
+            what="two executors",
+        )
+        assert not refusals(plant)
+        found = executors(plant)
+        assert len(found) == 2, (tmp_path / "driver.log").read_text("utf-8")[-3000:]
+        for each in found:
+            (container,) = each["spec"]["containers"]
+            assert container["image"] == "spark:4.2.0"
+            assert not [one for one in container["volumeMounts"] if "serviceaccount" in one["mountPath"]]
+            assert each["metadata"]["labels"]["app.kubernetes.io/instance"] == "tidegate"
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.wait(60) == 0, (tmp_path / "driver.log").read_text("utf-8")[-3000:]
+    finally:
+        process.kill()
+        process.wait()
+    assert not executors(plant)
+    assert not refusals(plant)
+    used = {(each["objectRef"]["resource"], each["verb"]) for each in asked_by_spark(plant)}
+    assert {("pods", "create"), ("pods", "watch"), ("configmaps", "create")} <= used
+    release("uninstall")
+
+
+def refusals(plant: KubeServer) -> list[str]:
+    return [
+        f"{each['verb']} {each['objectRef']['resource']}: {each['responseStatus'].get('message', '')}"
+        for each in asked_by_spark(plant)
+        if each["responseStatus"]["code"] in (400, 401, 403, 422)
+    ]

@@ -84,7 +84,7 @@ cd /
 # systemd gives credentials to a service by a mount that it makes elsewhere; what starts a container shares its mounts.
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin container=test \
     /bin/sh -c 'umount -l /old; mount --make-rshared /; exec "$0" "$@"' \
-    /lib/systemd/systemd --system --unit=multi-user.target --log-target=console --show-status=no
+    /lib/systemd/systemd --system --unit=multi-user.target --log-target=journal --show-status=no
 """
 
 

@@ -248,6 +248,7 @@ seccompProfile:
   "spark.kubernetes.namespace" .Release.Namespace
   "spark.kubernetes.authenticate.serviceAccountName" (include "tidegate.serviceAccount" .)
   "spark.kubernetes.container.image" $executors.image
+  "spark.kubernetes.executor.podTemplateFile" "/etc/tidegate/settings/executor.yaml"
   "spark.executor.instances" (toString (int $executors.instances))
   "spark.executor.cores" (toString (int $executors.cores))
   "spark.executor.memory" $executors.memory
@@ -255,4 +256,30 @@ seccompProfile:
 -}}
 {{- range $name, $value := (get ($settings.stream | default dict) "extra" | default dict) }}{{ $_ := set $spark $name $value }}{{ end -}}
 {{ toJson $spark }}
+{{- end -}}
+
+{{- /* The pod of an executor, as Spark fills it: without rights, and without a token of Kubernetes. */ -}}
+{{- define "tidegate.executor" -}}
+apiVersion: v1
+kind: Pod
+spec:
+  automountServiceAccountToken: false
+  {{- with .Values.image.pullSecrets }}
+  imagePullSecrets:
+    {{- range . }}
+    - name: {{ . }}
+    {{- end }}
+  {{- end }}
+  securityContext:
+    runAsNonRoot: true
+    runAsUser: {{ int64 .Values.stream.executors.runAsUser }}
+    seccompProfile:
+      type: RuntimeDefault
+  containers:
+    - name: executor
+      securityContext:
+        runAsNonRoot: true
+        allowPrivilegeEscalation: false
+        capabilities:
+          drop: [ALL]
 {{- end -}}
