@@ -221,7 +221,11 @@ class KubeServer:
                 listed = self.ask("GET", f"{base}/namespaces/{namespace}/{each['name']}").body
                 for one in listed.get("items", ()):
                     if "deletionTimestamp" not in one["metadata"]:
-                        found[each["kind"], one["metadata"]["name"]] = one
+                        found[each["kind"], one["metadata"]["name"]] = {
+                            "apiVersion": version,
+                            "kind": each["kind"],
+                            **one,
+                        }
         return found
 
     def make_namespace(self, name: str) -> None:
@@ -313,7 +317,7 @@ def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
 def _await_served(server: KubeServer, path: str) -> None:
     end = time.monotonic() + READY_SECONDS
     while time.monotonic() < end:
-        conditions = server.ask("GET", path).body.get("status", {}).get("conditions", ())
+        conditions = server.ask("GET", path).body.get("status", {}).get("conditions") or ()
         if any(each["type"] == "Established" and each["status"] == "True" for each in conditions):
             return
         time.sleep(0.1)

@@ -67,7 +67,11 @@ spec:
   {{- end }}
   {{- with $values.topologySpreadConstraints }}
   topologySpreadConstraints:
-    {{- toYaml . | nindent 4 }}
+    {{- /* Without a selector a constraint counts no pod. */}}
+    {{- $own := dict "labelSelector" (dict "matchLabels" (include "tidegate.selector" (dict "root" $root "component" $component) | fromYaml)) }}
+    {{- range . }}
+    - {{- hasKey . "labelSelector" | ternary . (merge (deepCopy .) $own) | toYaml | nindent 6 }}
+    {{- end }}
   {{- end }}
   containers:
     - name: {{ $component }}
