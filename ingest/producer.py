@@ -31,8 +31,6 @@ _RECORD_CODES: Final = frozenset(
     {KafkaError.INVALID_RECORD, KafkaError._INVALID_ARG, KafkaError._BAD_MSG, KafkaError._KEY_SERIALIZATION}
 )
 _SIZE_CODES: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-LOOK_SECONDS: Final = 0.0002
-LONGEST_LOOK_SECONDS: Final = 0.005
 _NEXT_STEPS: Final = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "grant the Kafka user WRITE on the topic",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "grant the Kafka user IDEMPOTENT_WRITE on the cluster",
@@ -205,14 +203,14 @@ class KafkaWriter:
         if self._producer is not None:
             self._login.apply(self._producer)
         self._send()
+        left = 0.0
         while self._producer is not None:
-            self._producer.poll(0.0)
+            # The client wakes this for each of Kafka's answers, also where it has no failure to report.
+            self._producer.poll(left)
             self._land()
-            waited = time.monotonic() - began
-            if self._reported > before or waited >= timeout_seconds or not self._flying:
+            left = timeout_seconds - (time.monotonic() - began)
+            if self._reported > before or left <= 0.0 or not self._flying:
                 break
-            # The client wakes a waiting poll only for failures, so poll for a flight's arrival: often at first, then rarely.
-            time.sleep(min(timeout_seconds - waited, LOOK_SECONDS + waited / 8, LONGEST_LOOK_SECONDS))
         return self._reported - before
 
     def max_record_bytes(self, topic: str) -> int:

@@ -82,6 +82,11 @@ class Deliverer:
         """Return whether a report is awaited or something is to be produced."""
         return bool(self._backlog or self._chain.in_flight)
 
+    @property
+    def has_failed(self) -> bool:
+        """Return whether nothing more is sent until the caller has reacted."""
+        return self.abort_because is not None or self.give_up_because is not None
+
     def begin(self, epoch: int) -> int:
         """Start the epoch of a new connection; returns how many messages of the old one were not acknowledged."""
         self.halt()

@@ -10,10 +10,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from gateway.mqtt.broker_window import BrokerWindow
+from gateway.mqtt.session import MqttSession
 from gateway.service import LEAST_GATHER_SECONDS
 from ingest.contract.dead_letter import decode_dead_letter
 from ingest.contract.reading import decode_record
 from ingest.contract.topics import DEAD_LETTERS, READINGS
+from ingest.memory import MemoryWriter
 
 CONNECT, PUBACK, SUBSCRIBE, PINGREQ, DISCONNECT = 1, 4, 8, 12, 14
 TOPIC = b"tidegate/v1/dev-1/readings"
@@ -256,24 +258,55 @@ def test_a_broker_that_stops_below_the_window_is_not_waited_for(
     assert sum(seconds for seconds in slept if seconds >= LEAST_GATHER_SECONDS) < 0.1, "gathering again and again"
 
 
-@pytest.mark.parametrize(("rate", "seconds"), [(0.0, 0.003), (1000.0, 0.003), (5000.0, 0.015), (1e6, 0.03)])
-def test_the_fewer_messages_come_the_shorter_they_gather(
+@pytest.mark.parametrize(
+    ("rate", "seconds"), [(0.0, 0.01), (1000.0, 0.0125), (2000.0, 0.025), (4000.0, 0.0125), (1e6, 0.01)]
+)
+def test_messages_gather_longest_at_a_middle_rate(
     rate: float, seconds: float, scripted_broker: Any, gateway_rig: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """PUBACK waits for two or three passes."""
     link = scripted_broker.accept()
     link.handshake()
-    slept: list[float] = []
+    waited: list[float] = []
+    poll = MemoryWriter.poll
+
+    def polled(self: MemoryWriter, timeout_seconds: float) -> int:
+        waited.append(timeout_seconds)
+        return poll(self, timeout_seconds)
+
     monkeypatch.setattr(BrokerWindow, "rate", property(lambda _: rate, lambda *_: None), raising=False)
     monkeypatch.setattr(BrokerWindow, "_learn", lambda *_: None)  # a broker without a limit
+    monkeypatch.setattr(MemoryWriter, "poll", polled)
     gateway_rig.log.hold()
-    monkeypatch.setattr("gateway.service.time.sleep", slept.append)
     link.publish(TOPIC, native(1), 1)
-    gateway_rig.until(lambda: len(slept) > 100, "the loop to wait for Kafka")
+    gateway_rig.until(lambda: len(waited) > 20, "the loop to wait for Kafka")
     gateway_rig.log.release()
     link.packet(PUBACK)
-    assert pytest.approx(seconds) in slept
-    assert not [one for one in slept if one > max(seconds * 1.001, 0.0101)], "those of the rig are shorter"
+    assert max(waited) == pytest.approx(seconds)
+
+
+def test_reports_of_kafka_end_in_a_puback_while_messages_gather(
+    scripted_broker: Any, gateway_rig: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = scripted_broker.accept()
+    link.handshake()
+    steps: list[str] = []
+    loop, acknowledge = MqttSession.loop, MqttSession.acknowledge
+
+    def looped(self: MqttSession, timeout_seconds: float, *, read: bool = True) -> None:
+        steps.append("read")
+        loop(self, timeout_seconds, read=read)
+        steps.extend(["message"] if self.read_bytes else [])
+
+    def acknowledged(self: MqttSession, epoch: int, mids: list[bytes]) -> int:
+        steps.append("PUBACK")
+        return acknowledge(self, epoch, mids)
+
+    monkeypatch.setattr("gateway.service.LEAST_GATHER_SECONDS", 1.0)
+    monkeypatch.setattr(MqttSession, "loop", looped)
+    monkeypatch.setattr(MqttSession, "acknowledge", acknowledged)
+    link.publish(TOPIC, native(1), 1)
+    link.packet(PUBACK)
+    assert steps[steps.index("message") + 1] == "PUBACK", "no read of the broker in between"
 
 
 def test_a_limit_of_the_broker_is_shown_while_it_holds_the_gateway_up(

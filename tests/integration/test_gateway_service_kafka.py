@@ -104,11 +104,11 @@ def test_a_message_of_which_kafka_took_no_record_is_not_acknowledged_in_a_stop_e
 ) -> None:
     link = scripted_broker.accept()
     link.handshake()
-    gateway_rig.log.hold()
-    gateway_rig.log.fail_next("record", count=3)
+    gateway_rig.log.full()
     link.publish(TOPIC, native(1), 1)
     gateway_rig.until(lambda: gateway_rig.service._chain.in_flight == 1)
-    gateway_rig.log.release()
+    gateway_rig.log.fail_next("record", count=3)
+    gateway_rig.log.full(False)
     with pytest.raises(FatalError, match=r"max\.message\.bytes"):
         gateway_rig.service._drain()
     link._pump = lambda: gateway_rig.service._session.loop(0.0)
