@@ -200,16 +200,22 @@ def render_result(result: Mapping[str, Any]) -> str:
     names = differing_parameters(cells)
     for cell in cells:
         lines.append(f"  {cell_text(cell, names)}: {_figures_text(cell, result['shows'][:SHOWN])}")
-        if cell["goal"]:
-            verdict = {True: "met", False: "MISSED", None: "undecided"}[cell["met"]]
-            why = f" ({cell['why']})" if cell["why"] else ""
-            lines.append(f"    {verdict}: {cell['goal']}{why}")
-        elif cell["why"]:
+        lines += _verdict_lines(cell["goals"])
+        if not cell["goals"] and cell["why"]:
             lines.append(f"    {cell['why']}")
     for curve in result["curves"]:
         where = f" ({curve['where']})" if curve["where"] else ""
         lines.append(f"  {curve['figure']} over {curve['axis']}{where}: {curve['says']}")
     return "\n".join([*lines, hardware_line(result["hardware"])])
+
+
+def _verdict_lines(goals: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line per verdict, so that a goal that was met is not read as missed because another one was."""
+    for met, verdict in ((False, "MISSED"), (None, "undecided"), (True, "met")):
+        same = [goal for goal in goals if goal["met"] is met]
+        if same:
+            whys = "; ".join(dict.fromkeys(goal["why"] for goal in same if goal["why"]))
+            yield f"    {verdict}: {'; '.join(goal['goal'] for goal in same)}{f' ({whys})' if whys else ''}"
 
 
 def _figures_text(cell: Mapping[str, Any], shows: Sequence[str]) -> str:

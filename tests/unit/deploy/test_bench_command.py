@@ -106,6 +106,13 @@ def test_an_existing_cluster_is_measured_once_within_the_rate_cap(scenario: str,
     assert "lost 0 (0 to 0), pause_ms 99 (99 to 99), produce_per_second" in render_result(
         {**result, "shows": ["pause_ms"]}
     )
+    goals = [
+        {"figure": goal.split()[0], "goal": goal, "met": met, "why": why}
+        for goal, met, why in (("lost <= 0", True, ""), ("p50_ms <= 5", False, "p50_ms is 9"), ("rate >= 1", True, ""))
+    ]
+    said = render_result({**result, "cells": [{**result["cells"][0], "goals": goals}]}).splitlines()
+    assert "    MISSED: p50_ms <= 5 (p50_ms is 9)" in said
+    assert "    met: lost <= 0; rate >= 1" in said
     assert exit_code([{**result, "interrupted": True}]) == 130
     assert exit_code([{**result, "cells": [{"met": False, "spread": {"lost": 1}}]}]) == 1
 
