@@ -124,10 +124,7 @@ class StreamSupervisor:
             self._entries[name] = entry
             self._writer.metrics.sql.add(name)
         if entry.running is None:
-            if entry.status.state != "failed" and is_out(self._writer.root, name):
-                entry.status.set("failed", _OUT.format(name=name))
-                logger.warning("%s", entry.status.detail)
-            elif entry.status.state != "failed" and time.monotonic() >= entry.retry_at:
+            if entry.status.state != "failed" and time.monotonic() >= entry.retry_at:
                 self._start(entry)
             return
         self._report(entry)
@@ -138,6 +135,10 @@ class StreamSupervisor:
             self._fail(entry, error)
 
     def _start(self, entry: _Entry) -> None:
+        if is_out(self._writer.root, entry.applied.name):
+            entry.status.set("failed", _OUT.format(name=entry.applied.name))
+            logger.warning("%s", entry.status.detail)
+            return
         entry.has_run = True  # a start reads history, and may already take too much memory
         try:
             with _pool(self._writer.spark.sparkContext, "streams"):

@@ -4,7 +4,6 @@ All streams share the JVM of the landing. One that needs more memory than there 
 nothing lands any more. Which of them it was is not known, so all that ran have a strike. A kill of the whole process leaves none.
 """
 
-import logging
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,8 +13,6 @@ from lakehouse.atomic_file import write_json
 from streaming.sql.applied_streams import read_json, streams_folder
 
 __all__ = ["clear_strikes", "is_out", "note_strikes"]
-
-logger = logging.getLogger("tidegate.streaming.sql")
 
 NAME: Final = ".strikes.json"
 """The point distinguishes it from the file of a stream with this name."""
